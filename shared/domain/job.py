@@ -1,0 +1,182 @@
+"""The job record, as every part of the system sees it, and the small pure rules about its parts.
+
+Times are aware UTC datetimes here, epoch milliseconds in the table (`expires_at`: seconds, which TTL demands).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.domain.states import State
+
+MESSAGE_CUT = 200
+INLINE_PAYLOAD_BYTES = 400
+MAX_PAYLOAD_BYTES = 256 * 1024
+
+RETENTION: Mapping[State, timedelta] = {
+    State.COMPLETED: timedelta(days=14),
+    State.CANCELLED: timedelta(days=14),
+    State.EXPIRED: timedelta(days=30),
+    State.DEAD: timedelta(days=90),
+}
+"""How long a record stays after its last move; TTL deletes hours to days later, so readers compare the time."""
+
+LONGEST_RETENTION = max(RETENTION.values())
+
+TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Safe as an S3 key part, an SQS group id, a log field and an index key."""
+
+OPEN_SHARDS = DUE_SHARDS = 16
+DEAD_SHARDS = TENANT_SHARDS = 8
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, in the handler's own unit ("pages")."""
+
+    done: int
+    total: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One record. The fields with a default are absent from the table while they are None."""
+
+    job_id: str
+    type: str
+    queue: str
+    state: State
+    payload_version: int
+    created_at: datetime
+    run_at: datetime
+    deadline_at: datetime
+    max_attempts: int
+    fingerprint: bytes
+    run: int = 0
+    attempts: int = 0
+    stalls: int = 0
+    dispatch: int = 0
+    tenant: str | None = None
+    payload: str | None = None
+    ordering_key: str | None = None
+    tags: Mapping[str, str] | None = None
+    trace_id: str | None = None
+    outbox: str | None = None
+    published_at: datetime | None = None
+    rung_at: datetime | None = None
+    holder: str | None = None
+    lease_expires_at: datetime | None = None
+    available_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    dead_at: datetime | None = None
+    ended_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    reason: str | None = None
+    error_class: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    first_error_at: datetime | None = None
+    last_error_at: datetime | None = None
+    result: Mapping[str, Any] | None = None
+    progress: Progress | None = None
+    checkpoint: Mapping[str, Any] | None = None
+    code_version: str | None = None
+    cancel_request: Mapping[str, str] | None = None
+    cancelled_by: str | None = None
+    expires_at: datetime | None = None
+    open_key: str | None = None
+    due_key: str | None = None
+    due_at: datetime | None = None
+    dead_key: str | None = None
+    tenant_key: str | None = None
+
+    @property
+    def max_age(self) -> timedelta:
+        """How long after its time the job may still start; a replay renews the deadline by it."""
+        return self.deadline_at - max(self.run_at, self.created_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """History: one run that did not complete, written after the guarded write that ended it."""
+
+    job_id: str
+    run: int
+    ended_at: datetime
+    outcome: str
+    holder: str | None
+    error_class: str | None
+    error_code: str | None
+    error_message: str | None
+    stack_digest: str | None
+    expires_at: datetime
+
+
+def job_id_for_key(tenant: str | None, key: str) -> str:
+    """The id that (tenant, Idempotency-Key) always names: 26 base-32 characters of a SHA-256, so 130 bits.
+
+    The length prefix keeps ("ab", "c") and ("a", "bc") apart.
+    """
+    named = f"{len(tenant or '')}:{tenant or ''}:{key}".encode()
+    return "job_" + _base32(int.from_bytes(hashlib.sha256(named).digest(), "big") >> 126)
+
+
+def random_job_id(now: datetime, entropy: bytes) -> str:
+    """A fresh id that sorts by time: 48 bits of epoch milliseconds, then 80 bits of `entropy` (10 bytes), as ULID."""
+    if len(entropy) != 10:
+        raise ValueError(f"a job id takes 10 bytes of entropy, got {len(entropy)}")
+    return "job_" + _base32((to_ms(now) << 80) | int.from_bytes(entropy, "big"))
+
+
+def _base32(number: int) -> str:
+    return "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
+
+
+def shard(job_id: str, shards: int) -> int:
+    """Spreads an index over partitions; a key on a bare state would throttle the base table."""
+    return int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:4], "big") % shards
+
+
+def open_key(queue: str, job_id: str) -> str:
+    """Hash key of the `open` index."""
+    return f"open#{queue}#{shard(job_id, OPEN_SHARDS)}"
+
+
+def due_key(job_id: str) -> str:
+    """Hash key of the `due` index."""
+    return f"due#{shard(job_id, DUE_SHARDS)}"
+
+
+def dead_key(queue: str, job_id: str) -> str:
+    """Hash key of the `dead` index."""
+    return f"dead#{queue}#{shard(job_id, DEAD_SHARDS)}"
+
+
+def tenant_key(tenant: str, job_id: str) -> str:
+    """Hash key of the `tenant` index."""
+    return f"tenant#{tenant}#{shard(job_id, TENANT_SHARDS)}"
+
+
+def to_ms(at: datetime) -> int:
+    """Epoch milliseconds. Integer arithmetic: float timestamps lose a millisecond now and then."""
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def from_ms(ms: int) -> datetime:
+    """The aware UTC datetime of these epoch milliseconds."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,0 +1,94 @@
+"""Leases and what a refused one means: pure decisions, acted on by operations/run.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from shared.domain.job import Job
+from shared.domain.states import CLOCK_MARGIN, FINAL, Seen, State
+
+REDELIVERY_MARGIN = timedelta(seconds=4)
+"""A message comes back this long after its lease ends: past CLOCK_MARGIN, so the next worker may reclaim at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Temporary ownership of a job: its run number (the fence) and a token that only this holder knows."""
+
+    job_id: str
+    run: int
+    holder: str
+
+    def seen(self) -> Seen:
+        """What a write under this lease must find in the record."""
+        return Seen(run=self.run, holder=self.holder)
+
+
+class Next(Enum):
+    """What to do with a message whose lease was refused."""
+
+    ORPHAN = auto()  # no record: a copy to the DLQ for a human, acknowledge
+    ACKNOWLEDGE = auto()  # the record is final, or the message is older than the record's current doorbell
+    REPLAY = auto()  # a redriven copy of a dead job at its current dispatch: an operator wants it run
+    WON = auto()  # our own lease, written by an earlier try whose answer was lost
+    CANCEL = auto()  # queued or retrying under a cancel request
+    EXPIRE = auto()  # its deadline passed before it could run
+    RECLAIM = auto()  # its holder's lease ended
+    DEAD_LETTER_LAPSED = auto()  # its holder's lease ended and it may not start again
+    CANCEL_LAPSED = auto()
+    EXPIRE_LAPSED = auto()
+    WAIT = auto()  # someone holds it, or its time has not come: hide the message until then
+
+
+def next_after_refusal(
+    found: Job | None, *, dispatch: int, dead_letter_mark: bool, holder: str, now: datetime, stall_limit: int
+) -> Next:
+    """What the record found means for a message with this dispatch (DESIGN §5: the one rule for messages).
+
+    Only a final record or an older dispatch ever lets a message be deleted; deciding by state alone loses jobs.
+    """
+    if found is None:
+        return Next.ORPHAN
+    if found.state is State.RUNNING and found.holder == holder:
+        return Next.WON
+    if found.state is State.DEAD and dead_letter_mark and dispatch == found.dispatch:
+        return Next.REPLAY
+    if found.state in FINAL or dispatch < found.dispatch:
+        return Next.ACKNOWLEDGE
+    if dispatch > found.dispatch:
+        return Next.WAIT  # from a write not yet visible here, or a record restored from an older backup
+    if found.state is State.RUNNING:
+        return _after_lapse(found, now, stall_limit) if lapsed(found, now) else Next.WAIT
+    if found.cancel_request is not None:
+        return Next.CANCEL
+    if found.deadline_at <= now:
+        return Next.EXPIRE
+    return Next.WAIT
+
+
+def _after_lapse(found: Job, now: datetime, stall_limit: int) -> Next:
+    if found.cancel_request is not None:
+        return Next.CANCEL_LAPSED
+    if found.deadline_at <= now:
+        return Next.EXPIRE_LAPSED
+    if found.attempts >= found.max_attempts or found.stalls >= stall_limit:
+        return Next.DEAD_LETTER_LAPSED
+    return Next.RECLAIM
+
+
+def lapsed(job: Job, now: datetime) -> bool:
+    """Its holder has lost the right to the job, by either's clock."""
+    return job.lease_expires_at is not None and job.lease_expires_at <= now - CLOCK_MARGIN
+
+
+def wait_until(found: Job | None, now: datetime, fallback: timedelta) -> timedelta:
+    """How long to hide a message that must wait: until the lease or the wait ends, plus the redelivery margin for a
+    lease. `fallback` where the record says nothing (a dispatch from the future, a job in `due`).
+    """
+    if found is not None and found.state is State.RUNNING and found.lease_expires_at is not None:
+        return max(found.lease_expires_at - now, timedelta()) + REDELIVERY_MARGIN
+    if found is not None and found.state is State.RETRYING and found.next_attempt_at is not None:
+        return max(found.next_attempt_at - now, timedelta())
+    return fallback

@@ -1,0 +1,145 @@
+"""The catalogue of job types: one file each in this folder, nothing to register elsewhere.
+
+A file declares a payload model, and a handler under `@job_type`; see invoice_export.py. Heavy imports belong inside
+the handler: a worker imports a file when the first job of its type arrives.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
+from shared.domain.run import Run, StoredFile
+from shared.errors import DeclarationError
+from shared.queues import QUEUES, Queue
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class Payload(BaseModel):
+    """Base of every payload: camelCase outside, snake_case in code, unknown fields refused, no silent conversion."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True
+    )
+
+
+Handler = Callable[[Any, Run], StoredFile | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobType:
+    """One kind of job, as its file declares it.
+
+    queue            the lane it runs in
+    version          of the payload model, raised with every incompatible change
+    lease            how long a silent worker keeps the job: above the run time, or short with progress reports
+    max_age          how long after its time a job may still start
+    requires_result  a run that returns no StoredFile has failed
+    """
+
+    name: str
+    queue: Queue
+    payload: type[Payload]
+    handler: Handler
+    version: int
+    policy: RetryPolicy
+    lease: timedelta
+    max_age: timedelta
+    requires_result: bool
+
+
+def job_type(
+    name: str,
+    *,
+    queue: str,
+    version: int = 1,
+    policy: RetryPolicy = DEFAULT_POLICY,
+    lease: timedelta = timedelta(seconds=30),
+    max_age: timedelta = timedelta(hours=24),
+    requires_result: bool = False,
+) -> Callable[[Handler], Handler]:
+    """Declare the decorated function as the handler of job type `name`; the payload model is the annotation of its
+    first parameter. Raises DeclarationError, by name, for what cannot work.
+    """
+
+    def refuse(why: str) -> DeclarationError:
+        return DeclarationError(f"job type {name!r}: {why}")
+
+    if not _NAME.fullmatch(name) or len(name) > 40:
+        raise refuse("a name is at most 40 lower-case letters and digits, joined by single dashes")
+    if queue not in QUEUES:
+        raise refuse(f"queue {queue!r} is not declared in shared/queues.py; there are {', '.join(QUEUES)}")
+    if version < 1:
+        raise refuse(f"version {version}: payload versions count from 1")
+    if lease < timedelta(seconds=5):
+        raise refuse(f"a lease of {lease} ends before a worker could renew it; give at least 5 s")
+    if lease > QUEUES[queue].function_timeout:
+        raise refuse(f"a lease of {lease} outlives the worker of {queue!r}, which ends after {QUEUES[queue].function_timeout}")
+    if max_age < timedelta(minutes=1) or max_age > timedelta(days=14):
+        raise refuse(f"max_age {max_age} is outside 1 minute..14 days")
+
+    def declare(handler: Handler) -> Handler:
+        hints = get_type_hints(handler)
+        parameters = [hint for parameter, hint in hints.items() if parameter != "return"]
+        if len(parameters) != 2 or not (isinstance(parameters[0], type) and issubclass(parameters[0], Payload)):
+            raise refuse("the handler takes (payload: <a Payload model>, run: Run), both annotated")
+        handler.job_type = JobType(  # type: ignore[attr-defined]
+            name=name,
+            queue=QUEUES[queue],
+            payload=parameters[0],
+            handler=handler,
+            version=version,
+            policy=policy,
+            lease=lease,
+            max_age=max_age,
+            requires_result=requires_result,
+        )
+        return handler
+
+    return declare
+
+
+class Catalogue:
+    """Job types by name, found by file name: type "invoice-export" lives in invoice_export.py."""
+
+    def __init__(self, package: str = __name__) -> None:
+        self._package = package
+        self._known: dict[str, JobType] = {}
+
+    def get(self, name: str) -> JobType | None:
+        """The job type, its file imported on first use; None when no file declares it. Raises DeclarationError when
+        the file is there and cannot be used.
+        """
+        if name in self._known:
+            return self._known[name]
+        module = f"{self._package}.{name.replace('-', '_')}"
+        if not _NAME.fullmatch(name) or importlib.util.find_spec(module) is None:
+            return None
+        self._known[name] = found = self._declared_in(module)
+        return found
+
+    def all(self) -> Mapping[str, JobType]:
+        """Every job type, by name."""
+        package = importlib.import_module(self._package)
+        names = [m.name.replace("_", "-") for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
+        return {name: found for name in sorted(names) if (found := self.get(name)) is not None}
+
+    def _declared_in(self, module: str) -> JobType:
+        members = vars(importlib.import_module(module)).values()
+        types = [m.job_type for m in members if isinstance(getattr(m, "job_type", None), JobType)]
+        expected = module.rpartition(".")[2].replace("_", "-")
+        if [t.name for t in types] != [expected]:
+            found = ", ".join(t.name for t in types) or "none"
+            raise DeclarationError(f"{module}: a file declares one job type, named like the file ({expected!r}); found {found}")
+        return types[0]

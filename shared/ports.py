@@ -1,0 +1,132 @@
+"""What the operations need from the world. adapters/ has two of each: AWS's and an in-memory twin; one conformance
+suite holds both to the same promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from shared.domain.job import Job, RunRecord
+from shared.domain.states import Seen, Transition
+from shared.queues import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the caller's own table, written in the transaction that submits a job. Values: str, int, datetime."""
+
+    table: str
+    values: Mapping[str, str | int | datetime]
+
+
+class JobStore(Protocol):
+    """The jobs table. Every method raises StoreUnavailable when the table throttles or does not answer."""
+
+    def submit(self, job: Job, now: datetime) -> None:
+        """Write a new record. Raises AlreadySubmitted with the record that has the id (unless that one's TTL passed)."""
+
+    def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
+        """Write a new record and these rows in one transaction. Raises AlreadySubmitted; then no row was written."""
+
+    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+        """Make one move and return the record after it. Raises MoveRefused with the record as it was found;
+        ValueError when `changes` or `seen` are not what the move takes.
+        """
+
+    def get(self, job_id: str) -> Job | None:
+        """The record, read strongly; None when there is none or its TTL has passed is for the caller to judge."""
+
+    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:
+        """Store a payload too large for the record, under its fingerprint, before the record that names it."""
+
+    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+        """The stored payload, read strongly; None when it is gone."""
+
+    def record_run(self, record: RunRecord) -> None:
+        """Add one run to the job's history."""
+
+    def runs(self, job_id: str) -> Sequence[RunRecord]:
+        """The job's history, oldest run first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context); `dead_letter` marks it."""
+
+    job_id: str
+    dispatch: int
+    type: str
+    payload_version: int
+    group: str | None
+    rung_at: datetime | None = None
+    delay: timedelta = timedelta()
+    dead_letter: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Doorbell(Protocol):
+    """The relay's side of the queues."""
+
+    def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Ring]:
+        """Send at most 10 doorbells (to the queue's DLQ where `dead_letter`; one kind per call), returning those
+        that SQS did not take. Raises RingRefused when the whole call failed.
+        """
+
+    def park(self, record: Mapping[str, Any], why: str) -> None:
+        """Put an outbox record that no relay can read into the on-failure queue, whole. Raises RingRefused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One delivered doorbell. job_id is "" and dispatch 0 where the body was not a doorbell at all.
+
+    receives          how often SQS has delivered it, this time included
+    dead_letter_mark  it is (or was redriven from) a DLQ copy the relay sent
+    """
+
+    message_id: str
+    receipt: str
+    body: str
+    job_id: str
+    dispatch: int
+    type: str
+    payload_version: int
+    group: str | None
+    receives: int
+    dead_letter_mark: bool = False
+
+
+class Mailbox(Protocol):
+    """The worker's side of its queue. Acknowledging is the batch answer's business (ReportBatchItemFailures)."""
+
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
+        """Let each message come back this long after now (0: at once). Best effort: a message whose visibility could
+        not be set comes back by its earlier one, which costs time and nothing else.
+        """
+
+    def set_aside(self, message: Message, why: str) -> None:
+        """A copy of a message that belongs to no job, to the DLQ. Raises RingRefused."""
+
+
+class Links(Protocol):
+    """Short-lived links to job files, for the API."""
+
+    def link(self, key: str, lifetime: timedelta) -> str:
+        """A URL that anyone may GET for that long (SigV4, virtual-hosted on AWS). Never checks that the file exists."""
+
+
+class Clock(Protocol):
+    """The time, as an argument."""
+
+    def now(self) -> datetime:
+        """The present instant, aware, UTC."""
+
+
+class Log(Protocol):
+    """Structured events; every line of a job carries its id, type, attempt and state."""
+
+    def event(self, name: str, /, *, level: str = "info", error: BaseException | None = None, **fields: Any) -> None:
+        """One line. `level`: debug, info, warning, error."""

@@ -1,0 +1,177 @@
+"""Every work class and its limits, declared once. Both sides of the deploy read this file: the stacks loop over it,
+the worker and the relay look lanes up in it.
+
+Declare what was chosen (how long one job may run, how many at once); everything that AWS needs besides is computed
+from that, so nobody can raise one number and forget another.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.errors import DeclarationError
+
+LAMBDA_LIMIT = timedelta(minutes=15)
+FINISHING_MARGIN = timedelta(seconds=30)
+"""What a worker keeps for the record, the acknowledgement and the answer after the longest job has ended."""
+
+VISIBILITY_PER_TIMEOUT = 6
+"""AWS's advice for a queue behind an event source mapping; it refuses anything below 1 (the emulator does not)."""
+
+MAX_RECEIVE_COUNT = 100
+"""Only the backstop for a worker that cannot start at all: attempts are counted in the record, while defers, waits
+and throttled polls cost receives too."""
+
+MESSAGE_RETENTION = timedelta(days=4)
+DEAD_LETTER_RETENTION = timedelta(days=14)
+"""A standard DLQ keeps the clock of the first enqueue, so it must outlive the queue it serves by far."""
+
+MAX_DELAY = timedelta(minutes=15)
+"""DelaySeconds ends here; on FIFO lanes no per-message delay exists at all."""
+
+_NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """One lane: its own SQS queue, DLQ and worker function.
+
+    deadline          the longest one job of this lane may run
+    parallelism       jobs that one worker runs at once, in threads
+    max_concurrency   worker invocations at once (the event source's limit, never reserved concurrency)
+    memory_mb         of the worker function
+    oldest_age_alarm  someone is waiting longer than the design intended
+    fifo              one job at a time per ordering key, in the order of arrival
+
+    Raises DeclarationError for values that cannot work, naming the queue, the rule and the way out.
+    """
+
+    name: str
+    deadline: timedelta
+    parallelism: int
+    max_concurrency: int
+    memory_mb: int
+    oldest_age_alarm: timedelta
+    fifo: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or len(self.name) > 40:
+            self._refuse("a name is at most 40 lower-case letters and digits, joined by single dots or dashes")
+        if self.deadline < timedelta(seconds=1):
+            self._refuse(f"a deadline of {self.deadline} leaves a job no time to run; give at least one second")
+        if self.deadline % timedelta(seconds=1):
+            self._refuse(f"a deadline of {self.deadline} is not a whole number of seconds, which is all Lambda knows")
+        if not 1 <= self.parallelism <= 64:
+            self._refuse(f"parallelism {self.parallelism} is outside 1..64 threads of one worker")
+        if self.function_timeout > LAMBDA_LIMIT:
+            runs = f"{self.batch_size} jobs of one key in a row, " if self.fifo and self.batch_size > 1 else ""
+            self._refuse(
+                f"a deadline of {_words(self.deadline)} leaves no room in Lambda's 15 minutes "
+                f"({runs}plus {_words(FINISHING_MARGIN)} to finish make {_words(self.function_timeout)}); "
+                "shorten it, or continue the job in several runs"
+            )
+        if not 2 <= self.max_concurrency <= 1000:
+            self._refuse(f"max_concurrency {self.max_concurrency} is outside the 2..1000 an event source takes")
+        if not 128 <= self.memory_mb <= 10_240:
+            self._refuse(f"memory of {self.memory_mb} MB is outside Lambda's 128..10240")
+        if self.oldest_age_alarm < timedelta(seconds=1):
+            self._refuse(f"an age alarm at {self.oldest_age_alarm} would always ring")
+
+    def _refuse(self, why: str) -> None:
+        raise DeclarationError(f"queue {self.name!r}: {why}")
+
+    @property
+    def batch_size(self) -> int:
+        """Messages of one invocation: all can start at once, so none ages in a worker's hand. SQS gives 10 at most."""
+        return min(self.parallelism, 10)
+
+    @property
+    def function_timeout(self) -> timedelta:
+        """Room for a full batch: side by side on a standard lane, all of one key in a row on a FIFO lane."""
+        return self.deadline * (self.batch_size if self.fifo else 1) + FINISHING_MARGIN
+
+    @property
+    def visibility_timeout(self) -> timedelta:
+        """What SQS hides a message for until the worker says better (lease + 4 s, first thing in a batch)."""
+        return self.function_timeout * VISIBILITY_PER_TIMEOUT
+
+    def physical_name(self, prefix: str) -> str:
+        """The SQS queue's name under a stage's prefix, "holdfast-dev" → "holdfast-dev-webhooks-partner-a.fifo"."""
+        return self._physical(prefix, "")
+
+    def dead_letter_name(self, prefix: str) -> str:
+        """The DLQ's name; the DLQ of a FIFO queue must be FIFO too."""
+        return self._physical(prefix, "-dlq")
+
+    def _physical(self, prefix: str, ending: str) -> str:
+        name = f"{prefix}-{self.slug}{ending}{'.fifo' if self.fifo else ''}"
+        if len(name) > 80:
+            raise DeclarationError(f"queue {self.name!r}: {name!r} is longer than the 80 characters SQS takes")
+        return name
+
+    @property
+    def slug(self) -> str:
+        """The name without dots, which SQS keeps for the .fifo ending."""
+        return self.name.replace(".", "-")
+
+
+def _words(duration: timedelta) -> str:
+    seconds = int(duration.total_seconds())
+    return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"
+
+
+def declare(*queues: Queue) -> dict[str, Queue]:
+    """The lanes by name. Raises DeclarationError where two would share one SQS name ('a.b' and 'a-b')."""
+    by_slug: dict[str, Queue] = {}
+    for queue in queues:
+        taken = by_slug.setdefault(queue.slug, queue)
+        if taken is not queue:
+            raise DeclarationError(f"queue {queue.name!r}: SQS would call it {queue.slug!r}, like {taken.name!r}")
+    return {queue.name: queue for queue in queues}
+
+
+QUEUES = declare(
+    Queue(
+        name="emails.high",
+        deadline=timedelta(seconds=30),
+        parallelism=5,
+        max_concurrency=10,
+        memory_mb=512,
+        oldest_age_alarm=timedelta(seconds=60),
+    ),
+    Queue(
+        name="emails.bulk",
+        deadline=timedelta(seconds=30),
+        parallelism=10,
+        max_concurrency=2,
+        memory_mb=512,
+        oldest_age_alarm=timedelta(minutes=15),
+    ),
+    Queue(
+        name="webhooks.partner-a",
+        deadline=timedelta(seconds=20),
+        parallelism=4,
+        max_concurrency=2,
+        memory_mb=512,
+        oldest_age_alarm=timedelta(minutes=2),
+        fifo=True,
+    ),
+    Queue(
+        name="exports.month-end",
+        deadline=timedelta(minutes=10),
+        parallelism=4,
+        max_concurrency=10,
+        memory_mb=2048,
+        oldest_age_alarm=timedelta(minutes=1),
+    ),
+    Queue(
+        name="thumbnails",
+        deadline=timedelta(minutes=1),
+        parallelism=4,
+        max_concurrency=4,
+        memory_mb=2048,
+        oldest_age_alarm=timedelta(minutes=10),
+    ),
+)
