@@ -26,7 +26,7 @@ class JobStore(Protocol):
     """The jobs table. Every method raises StoreUnavailable when the table throttles or does not answer."""
 
     def submit(self, job: Job, now: datetime) -> None:
-        """Write a new record. Raises AlreadySubmitted with the record that has the id (unless that one's TTL passed)."""
+        """Write a new record. Raises AlreadySubmitted with the record that has the id, unless that one's TTL passed."""
 
     def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
         """Write a new record and these rows in one transaction. Raises AlreadySubmitted; then no row was written."""
@@ -67,12 +67,21 @@ class Ring:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A doorbell that SQS did not take. `hopeless`: SQS says that the message itself is at fault, for ever."""
+
+    ring: Ring
+    why: str
+    hopeless: bool
+
+
 class Doorbell(Protocol):
     """The relay's side of the queues."""
 
-    def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Ring]:
-        """Send at most 10 doorbells (to the queue's DLQ where `dead_letter`; one kind per call), returning those
-        that SQS did not take. Raises RingRefused when the whole call failed.
+    def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        """Send at most 10 doorbells (to the queue's DLQ where `dead_letter`; one kind per call) and return those that
+        SQS did not take: SendMessageBatch answers 200 with some of its entries failed.
         """
 
     def park(self, record: Mapping[str, Any], why: str) -> None:

@@ -160,6 +160,8 @@ class Transition:
             raise ValueError(f"{self.name} does not write {sorted(alien)}")
         if absent := {*self.sets, *self.first} - given:
             raise ValueError(f"{self.name} must be given {sorted(absent)}")
+        if empty := sorted(name for name, value in changes.items() if value is None):
+            raise ValueError(f"{self.name} was given None for {empty}; what goes away is said in the table")
 
 
 def _from(*states: State, where: tuple[Guard, ...] = ()) -> Arm:
@@ -189,7 +191,8 @@ _RING_DROPS = ("published_at", "rung_at")
 _LEASE_SETS = ("holder", "lease_expires_at", "started_at", "code_version")
 _LEASE_DROPS = ("next_attempt_at", "reason", "progress")
 _ERROR_SETS = ("error_class", "error_code", "error_message", "last_error_at")
-_INTO_DUE = {"sets": ("due_key", "due_at"), "adds": (("dispatch", 1),)}
+_INTO_DUE_SETS = ("due_key", "due_at")
+_INTO_DUE_ADDS = (("dispatch", 1),)
 _OUT_OF_OPEN = ("open_key", "available_at", "outbox", "published_at", "rung_at")
 _AT_REST = ("open_key", "due_key", "due_at", "next_attempt_at", "lease_expires_at")
 """What a final record no longer has: it stands in no index of work and waits for nothing."""
@@ -217,8 +220,8 @@ RESCHEDULE = Transition(
     arms=(_from(State.SCHEDULED, State.QUEUED, State.RETRYING),),
     target=State.SCHEDULED,
     guards=(DISPATCH,),
-    sets=("run_at", *_INTO_DUE["sets"]),
-    adds=_INTO_DUE["adds"],
+    sets=("run_at", *_INTO_DUE_SETS),
+    adds=_INTO_DUE_ADDS,
     drops=(*_OUT_OF_OPEN, "next_attempt_at", "reason"),
 )
 RING_AGAIN = Transition(
@@ -299,11 +302,11 @@ RETRY_LATER = Transition(
     arms=RETRY.arms,
     target=State.RETRYING,
     guards=RETRY.guards,
-    sets=(*RETRY.sets, *_INTO_DUE["sets"]),
+    sets=(*RETRY.sets, *_INTO_DUE_SETS),
     may=RETRY.may,
     first=RETRY.first,
     fixed=RETRY.fixed,
-    adds=_INTO_DUE["adds"],
+    adds=_INTO_DUE_ADDS,
     drops=(*RETRY.drops, *_OUT_OF_OPEN),
 )
 DEFER = Transition(
@@ -322,10 +325,10 @@ DEFER_LATER = Transition(
     arms=DEFER.arms,
     target=State.RETRYING,
     guards=DEFER.guards,
-    sets=(*DEFER.sets, *_INTO_DUE["sets"]),
+    sets=(*DEFER.sets, *_INTO_DUE_SETS),
     may=DEFER.may,
     fixed=DEFER.fixed,
-    adds=(*DEFER.adds, *_INTO_DUE["adds"]),
+    adds=(*DEFER.adds, *_INTO_DUE_ADDS),
     drops=(*DEFER.drops, *_OUT_OF_OPEN),
 )
 DEFER_UNLEASED = Transition(
@@ -340,8 +343,8 @@ DEFER_UNLEASED_LATER = Transition(
     arms=DEFER_UNLEASED.arms,
     target=State.RETRYING,
     guards=DEFER_UNLEASED.guards,
-    sets=(*DEFER_UNLEASED.sets, *_INTO_DUE["sets"]),
-    adds=_INTO_DUE["adds"],
+    sets=(*DEFER_UNLEASED.sets, *_INTO_DUE_SETS),
+    adds=_INTO_DUE_ADDS,
     drops=_OUT_OF_OPEN,
 )
 CONTINUE = Transition(
@@ -416,9 +419,7 @@ EXPIRE_LAPSED = Transition(
     sets=EXPIRE.sets,
     drops=EXPIRE.drops,
 )
-REQUEST_CANCEL = Transition(
-    name="request-cancel", arms=(_from(State.RUNNING),), target=None, sets=("cancel_request",)
-)
+REQUEST_CANCEL = Transition(name="request-cancel", arms=(_from(State.RUNNING),), target=None, sets=("cancel_request",))
 CANCEL = Transition(
     name="cancel",
     arms=(_from(State.SCHEDULED, State.QUEUED, State.RETRYING, State.DEAD),),

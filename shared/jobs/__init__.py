@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
 from shared.domain.run import Run, StoredFile
-from shared.errors import DeclarationError
+from shared.errors import DeclarationError, DeterministicFailure, Fault
 from shared.queues import QUEUES, Queue
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -29,9 +29,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 class Payload(BaseModel):
     """Base of every payload: camelCase outside, snake_case in code, unknown fields refused, no silent conversion."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
 
 
 Handler = Callable[[Any, Run], StoredFile | None]
@@ -57,6 +55,26 @@ class JobType:
     lease: timedelta
     max_age: timedelta
     requires_result: bool
+
+    def accept(self, payload: Mapping[str, Any]) -> tuple[str, list[Fault]]:
+        """At the door: the payload as it will be stored (compact JSON text), and what is wrong with it."""
+        try:
+            return self.payload.model_validate(payload).model_dump_json(by_alias=True), []
+        except ValidationError as e:
+            return "", [Fault(_pointer(fault["loc"]), fault["msg"]) for fault in e.errors(include_url=False)]
+
+    def parse(self, payload: str) -> Payload:
+        """In the worker: the stored text as the handler's model. Raises DeterministicFailure (payload-invalid)."""
+        try:
+            return self.payload.model_validate_json(payload)
+        except ValidationError as e:
+            faults = "; ".join(f"{_pointer(f['loc'])}: {f['msg']}" for f in e.errors(include_url=False))
+            raise DeterministicFailure(faults, code="payload-invalid") from e
+
+
+def _pointer(loc: tuple[int | str, ...]) -> str:
+    """A JSON pointer from the body of the request to the field (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in ("payload", *loc))
 
 
 def job_type(
@@ -85,7 +103,8 @@ def job_type(
     if lease < timedelta(seconds=5):
         raise refuse(f"a lease of {lease} ends before a worker could renew it; give at least 5 s")
     if lease > QUEUES[queue].function_timeout:
-        raise refuse(f"a lease of {lease} outlives the worker of {queue!r}, which ends after {QUEUES[queue].function_timeout}")
+        ends = QUEUES[queue].function_timeout
+        raise refuse(f"a lease of {lease} outlives the worker of {queue!r}, which ends after {ends}")
     if max_age < timedelta(minutes=1) or max_age > timedelta(days=14):
         raise refuse(f"max_age {max_age} is outside 1 minute..14 days")
 
@@ -137,9 +156,9 @@ class Catalogue:
 
     def _declared_in(self, module: str) -> JobType:
         members = vars(importlib.import_module(module)).values()
-        types = [m.job_type for m in members if isinstance(getattr(m, "job_type", None), JobType)]
+        types: list[JobType] = [m.job_type for m in members if isinstance(getattr(m, "job_type", None), JobType)]
         expected = module.rpartition(".")[2].replace("_", "-")
         if [t.name for t in types] != [expected]:
             found = ", ".join(t.name for t in types) or "none"
-            raise DeclarationError(f"{module}: a file declares one job type, named like the file ({expected!r}); found {found}")
+            raise DeclarationError(f"{module}: one file declares one job type, here {expected!r}; found {found}")
         return types[0]

@@ -1,0 +1,205 @@
+"""The jobs table on DynamoDB. Conditions and updates are compiled from the transition table, never written by hand."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.adapters.expressions import Expression
+from shared.adapters.wire import Item, encode, from_item, job_key, plain, to_item
+from shared.domain.job import Job, RunRecord, from_ms
+from shared.domain.states import SUBMIT, Seen, Transition
+from shared.errors import AlreadySubmitted, MoveRefused, StoreUnavailable
+from shared.ports import Row
+
+_BUSY = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "RequestLimitExceeded",
+        "InternalServerError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+_TRANSACTION_TRIES = 5
+
+
+class DynamoJobStore:
+    """JobStore on one table. `client` is a low-level DynamoDB client with timeouts of its own (thread-safe)."""
+
+    def __init__(self, client: Any, table: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client, self._table, self._sleep = client, table, sleep
+
+    def submit_write(self, job: Job, now: datetime) -> dict[str, Any]:
+        """The element of TransactItems that submits this job inside a transaction of the caller's own."""
+        expression = Expression()
+        condition = expression.all_of(SUBMIT.guards, Seen(now=now))
+        put = {"TableName": self._table, "Item": to_item(job), "ConditionExpression": condition, **expression.bound}
+        return {"Put": put | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}}
+
+    def submit(self, job: Job, now: datetime) -> None:
+        """See JobStore."""
+        try:
+            self._call("put_item", **self.submit_write(job, now)["Put"])
+        except ClientError as e:
+            raise AlreadySubmitted(_found(e, job.job_id)) from e
+
+    def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
+        """See JobStore. Cancellation reasons come mixed and mean different things (AWS.md): a failed condition is
+        read again, a conflict or a throttle is tried again, a validation error is a bug and raised as it is.
+        """
+        items = [self.submit_write(job, now), *({"Put": _put(row)} for row in rows)]
+        for attempt in range(_TRANSACTION_TRIES):
+            try:
+                self._call("transact_write_items", TransactItems=items)
+            except ClientError as e:
+                reasons = {r.get("Code") for r in e.response.get("CancellationReasons", ())}
+                if not reasons or "ValidationError" in reasons:
+                    raise
+                if "ConditionalCheckFailed" in reasons and (found := self._taken(job, now)) is not None:
+                    raise AlreadySubmitted(found) from e
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))
+            else:
+                return
+        raise StoreUnavailable(f"submit of {job.job_id}: {_TRANSACTION_TRIES} transactions in a row were cancelled")
+
+    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+        """See JobStore. One conditional UpdateItem; a refusal brings the record it met in the same answer."""
+        move.check_changes(changes)
+        expression = Expression()
+        condition, update = expression.condition(move, seen), expression.update(move, changes)
+        try:
+            answer = self._call(
+                "update_item",
+                TableName=self._table,
+                Key=job_key(job_id),
+                ConditionExpression=condition,
+                UpdateExpression=update,
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **expression.bound,
+            )
+        except ClientError as e:
+            item = _old_item(e)
+            raise MoveRefused(job_id, move.name, from_item(item) if item else None) from e
+        return from_item(answer["Attributes"])
+
+    def get(self, job_id: str) -> Job | None:
+        """See JobStore."""
+        item = self._item(job_key(job_id))
+        return None if item is None else from_item(item)
+
+    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:
+        """See JobStore. Unconditional: its key names its content, so a repeat writes the same."""
+        item = _payload_key(job_id, fingerprint) | {
+            "payload": {"S": payload},
+            "expires_at": encode("expires_at", expires_at),
+        }
+        self._call("put_item", TableName=self._table, Item=item)
+
+    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+        """See JobStore."""
+        item = self._item(_payload_key(job_id, fingerprint))
+        return None if item is None else str(item["payload"]["S"])
+
+    def record_run(self, record: RunRecord) -> None:
+        """See JobStore. A plain put: the guarded write before it proved that the run was this one."""
+        values = {
+            "outcome": record.outcome,
+            "ended_at": record.ended_at,
+            "holder": record.holder,
+            "error_class": record.error_class,
+            "error_code": record.error_code,
+            "error_message": record.error_message,
+            "stack_digest": record.stack_digest,
+            "expires_at": record.expires_at,
+        }
+        item = {"pk": {"S": f"JOB#{record.job_id}"}, "sk": {"S": f"RUN#{record.run:010d}"}}
+        item |= {name: encode(name, value) for name, value in values.items() if value is not None}
+        self._call("put_item", TableName=self._table, Item=item)
+
+    def runs(self, job_id: str) -> Sequence[RunRecord]:
+        """See JobStore."""
+        records: list[RunRecord] = []
+        start: dict[str, Any] = {}
+        while True:
+            page = self._call(
+                "query",
+                TableName=self._table,
+                KeyConditionExpression="pk = :pk AND begins_with(sk, :run)",
+                ExpressionAttributeValues={":pk": {"S": f"JOB#{job_id}"}, ":run": {"S": "RUN#"}},
+                ConsistentRead=True,
+                **start,
+            )
+            records += [_run_record(job_id, item) for item in page["Items"]]
+            if "LastEvaluatedKey" not in page:
+                return records
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def _taken(self, job: Job, now: datetime) -> Job | None:
+        found = self.get(job.job_id)
+        gone = found is None or (found.expires_at is not None and found.expires_at < now)
+        return None if gone else found
+
+    def _item(self, key: Item) -> Item | None:
+        found: Item | None = self._call("get_item", TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+        return found
+
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """One call. Raises StoreUnavailable for what passes by itself; conditions and bugs as ClientError."""
+        try:
+            answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
+        except ClientError as e:
+            if e.response["Error"]["Code"] in _BUSY:
+                raise StoreUnavailable(f"{operation} on {self._table}: {e.response['Error']['Code']}") from e
+            raise
+        except BotoCoreError as e:
+            raise StoreUnavailable(f"{operation} on {self._table}: {type(e).__name__}") from e
+        return answer
+
+
+def _old_item(error: ClientError) -> Item | None:
+    """The item a refused condition met; other errors are raised again."""
+    if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+        raise error
+    item: Item | None = error.response.get("Item")
+    return item
+
+
+def _found(error: ClientError, job_id: str) -> Job:
+    item = _old_item(error)
+    if item is None:
+        raise StoreUnavailable(f"submit of {job_id} was refused by a record that is gone again; try again") from error
+    return from_item(item)
+
+
+def _put(row: Row) -> dict[str, Any]:
+    return {"TableName": row.table, "Item": {name: encode(name, value) for name, value in row.values.items()}}
+
+
+def _payload_key(job_id: str, fingerprint: bytes) -> Item:
+    return {"pk": {"S": f"JOB#{job_id}"}, "sk": {"S": f"PAYLOAD#{fingerprint.hex()}"}}
+
+
+def _run_record(job_id: str, item: Item) -> RunRecord:
+    values = {name: plain(value) for name, value in item.items()}
+    return RunRecord(
+        job_id=job_id,
+        run=int(values["sk"].removeprefix("RUN#")),
+        ended_at=from_ms(values["ended_at"]),
+        outcome=values["outcome"],
+        holder=values.get("holder"),
+        error_class=values.get("error_class"),
+        error_code=values.get("error_code"),
+        error_message=values.get("error_message"),
+        stack_digest=values.get("stack_digest"),
+        expires_at=from_ms(values["expires_at"] * 1000),
+    )

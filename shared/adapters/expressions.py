@@ -1,0 +1,85 @@
+"""DynamoDB expressions, compiled from moves. Every name is aliased: half of ours are reserved words there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shared.adapters.wire import encode
+from shared.domain.states import AsSeen, Either, Exists, Guard, Missing, Seen, Transition, Versus
+
+
+class Expression:
+    """Collects the names and values that one request's expressions use; `bound` is what the request must carry."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, dict[str, Any]] = {}
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """ExpressionAttributeNames and ...Values; the latter only where there are any (DynamoDB refuses empty ones)."""
+        values = {"ExpressionAttributeValues": self._values} if self._values else {}
+        return {"ExpressionAttributeNames": self._names, **values}
+
+    def condition(self, move: Transition, seen: Seen) -> str:
+        """What must hold for the move: its guards, and one of its arms."""
+        arms = []
+        for arm in move.arms:
+            states = ", ".join(self._value("state", state) for state in sorted(arm.states))
+            arms.append(self._and([f"{self._name('state')} IN ({states})", *self._guards(arm.guards, seen)]))
+        either = [f"({' OR '.join(f'({arm})' for arm in arms)})"] if arms else []
+        return self._and([*either, *self._guards(move.guards, seen)])
+
+    def all_of(self, guards: Iterable[Guard], seen: Seen) -> str:
+        """All of these guards hold."""
+        return self._and(self._guards(guards, seen))
+
+    def update(self, move: Transition, changes: Mapping[str, Any]) -> str:
+        """What the move writes."""
+        assigned = dict(move.fixed) | {name: value for name, value in changes.items() if name not in move.first}
+        if move.target is not None:
+            assigned["state"] = move.target
+        sets = [f"{self._name(name)} = {self._value(name, value)}" for name, value in assigned.items()]
+        sets += [
+            f"{self._name(name)} = if_not_exists({self._name(name)}, {self._value(name, changes[name])})"
+            for name in move.first
+        ]
+        adds = [f"{self._name(name)} {self._value(name, by)}" for name, by in move.adds]
+        drops = [self._name(name) for name in move.drops if name not in assigned]
+        parts = (("SET", sets), ("ADD", adds), ("REMOVE", drops))
+        return " ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what)
+
+    def _guards(self, guards: Iterable[Guard], seen: Seen) -> list[str]:
+        return [self._guard(guard, seen) for guard in guards]
+
+    def _guard(self, guard: Guard, seen: Seen) -> str:
+        match guard:
+            case Versus():
+                other = self._value(guard.field, seen.value(guard.seen)) if guard.seen else self._name(guard.other)
+                return f"{self._name(guard.field)} {guard.operator} {other}"
+            case Exists():
+                return f"attribute_exists({self._name(guard.field)})"
+            case Missing():
+                return f"attribute_not_exists({self._name(guard.field)})"
+            case AsSeen():
+                value = getattr(seen, guard.field)
+                if value is None:
+                    return f"attribute_not_exists({self._name(guard.field)})"
+                return f"{self._name(guard.field)} = {self._value(guard.field, value)}"
+            case Either():
+                return f"({' OR '.join(self._guards(guard.options, seen))})"
+
+    def _and(self, parts: Iterable[str]) -> str:
+        return " AND ".join(parts)
+
+    def _name(self, field: str) -> str:
+        attribute = "pk" if field == "job_id" else field
+        self._names[f"#{attribute}"] = attribute
+        return f"#{attribute}"
+
+    def _value(self, field: str, value: Any) -> str:
+        encoded = encode(field, value)
+        alias = next((a for a, known in self._values.items() if known == encoded), f":v{len(self._values)}")
+        self._values[alias] = encoded
+        return alias

@@ -1,0 +1,79 @@
+"""The in-memory twin of the jobs table: the same promises under the same suite, fast enough for a million moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from shared.domain.job import Job, RunRecord
+from shared.domain.moves import after, allowed
+from shared.domain.states import SUBMIT, Seen, Transition
+from shared.errors import AlreadySubmitted, MoveRefused
+from shared.ports import Row
+
+
+class MemoryJobStore:
+    """JobStore in a dictionary. `images` is its stream: every record as it was written, in order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Job] = {}
+        self._payloads: dict[tuple[str, bytes], str] = {}
+        self._runs: dict[tuple[str, int], RunRecord] = {}
+        self.rows: list[Row] = []
+        self.images: list[Job] = []
+
+    def submit(self, job: Job, now: datetime) -> None:
+        """See JobStore."""
+        self.submit_with(job, (), now)
+
+    def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
+        """See JobStore."""
+        with self._lock:
+            found = self._jobs.get(job.job_id)
+            if not allowed(found, SUBMIT, Seen(now=now)):
+                assert found is not None  # SUBMIT allows an absent record
+                raise AlreadySubmitted(found)
+            self._write(job)
+            self.rows += rows
+
+    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+        """See JobStore."""
+        move.check_changes(changes)
+        with self._lock:
+            found = self._jobs.get(job_id)
+            if not allowed(found, move, seen) or found is None:
+                raise MoveRefused(job_id, move.name, found)
+            self._write(after(found, move, changes))
+            return self._jobs[job_id]
+
+    def get(self, job_id: str) -> Job | None:
+        """See JobStore."""
+        with self._lock:
+            return self._jobs.get(job_id)
+
+    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:  # noqa: ARG002
+        """See JobStore. Nothing here outlives a test, so the time to live is not kept."""
+        with self._lock:
+            self._payloads[job_id, fingerprint] = payload
+
+    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+        """See JobStore."""
+        with self._lock:
+            return self._payloads.get((job_id, fingerprint))
+
+    def record_run(self, record: RunRecord) -> None:
+        """See JobStore."""
+        with self._lock:
+            self._runs[record.job_id, record.run] = record
+
+    def runs(self, job_id: str) -> Sequence[RunRecord]:
+        """See JobStore."""
+        with self._lock:
+            return [self._runs[key] for key in sorted(self._runs) if key[0] == job_id]
+
+    def _write(self, job: Job) -> None:
+        self._jobs[job.job_id] = job
+        self.images.append(job)

@@ -1,0 +1,55 @@
+"""The doorbell: what a message carries, and nothing else matters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.domain.job import JOB_ID, to_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bell:
+    """The body of a message. type and payload_version are hints that let a worker refuse before it leases."""
+
+    job_id: str
+    dispatch: int
+    type: str
+    payload_version: int
+    dead_letter: bool = False
+
+    def body(self) -> str:
+        """The JSON text of the message."""
+        said = {
+            "jobId": self.job_id,
+            "dispatch": self.dispatch,
+            "type": self.type,
+            "payloadVersion": self.payload_version,
+        }
+        return json.dumps(said | ({"deadLetter": True} if self.dead_letter else {}), separators=(",", ":"))
+
+    def deduplication_id(self, rung_at: datetime | None) -> str:
+        """For FIFO queues. A relay that repeats itself is swallowed there; a repair that rings again is not."""
+        said = f"{self.body()} {'' if rung_at is None else to_ms(rung_at)}"
+        return hashlib.sha256(said.encode()).hexdigest()
+
+
+def parse(body: str) -> Bell | None:
+    """The doorbell in a message body; None for a message that no relay sent."""
+    try:
+        said = json.loads(body)
+        bell = Bell(
+            job_id=said["jobId"],
+            dispatch=said["dispatch"],
+            type=said["type"],
+            payload_version=said["payloadVersion"],
+            dead_letter=said.get("deadLetter", False),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    kinds = (str, int, str, int, bool)
+    values = (bell.job_id, bell.dispatch, bell.type, bell.payload_version, bell.dead_letter)
+    right = all(type(value) is kind for value, kind in zip(values, kinds, strict=True))
+    return bell if right and JOB_ID.fullmatch(bell.job_id) else None

@@ -1,0 +1,251 @@
+"""Submit: validate, write the record. The record is intent, outbox row and duplicate guard in one conditional write,
+so an answer of 202 is never a hope.
+
+What a crash costs: after the payload item, before the record, an orphan that TTL removes; never a record without its
+payload. After the record, before the answer, a job the caller may submit again under the same Idempotency-Key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from shared.domain.job import (
+    INLINE_PAYLOAD_BYTES,
+    LONGEST_RETENTION,
+    MAX_PAYLOAD_BYTES,
+    TENANT,
+    Job,
+    job_id_for_key,
+    open_key,
+    random_job_id,
+    tenant_key,
+    to_ms,
+)
+from shared.domain.states import OUTBOX_OPEN, State
+from shared.errors import AlreadySubmitted, Fault, InvalidRequest, KeyReused, PayloadTooLarge, UnknownJobType
+from shared.jobs import Catalogue, JobType
+from shared.ports import JobStore, Row
+from shared.queues import MAX_DELAY
+
+MIN_AGE, MAX_AGE = timedelta(minutes=1), timedelta(days=14)
+MAX_TAGS, MAX_TAG_CHARACTERS = 10, 64
+MAX_ORDERING_KEY_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a client asks for. run_at and delay exclude each other; None everywhere means the type's own default."""
+
+    type: str
+    payload: Mapping[str, Any]
+    tenant: str | None = None
+    idempotency_key: str | None = None
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    ordering_key: str | None = None
+    max_age: timedelta | None = None
+    tags: Mapping[str, str] | None = None
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The durable job. `replayed`: this key had been accepted before, and nothing was written now."""
+
+    job: Job
+    replayed: bool
+
+
+class TransactionalStore(JobStore, Protocol):
+    """A store whose submit can be an element of somebody else's transaction."""
+
+    def submit_write(self, job: Job, now: datetime) -> dict[str, Any]:
+        """The write, in the store's own wire form."""
+
+
+def submit(
+    request: JobRequest,
+    *,
+    catalogue: Catalogue,
+    store: JobStore,
+    now: datetime,
+    entropy: bytes,
+    rows: Callable[[Job], Sequence[Row]] | None = None,
+) -> Accepted:
+    """Accept a job, with `rows` of the caller's own in the same transaction.
+
+    entropy  10 random bytes for the id of a request without a key
+    Raises UnknownJobType, InvalidRequest, PayloadTooLarge, KeyReused (nothing was stored) and StoreUnavailable.
+    """
+    job, payload = _prepare(request, catalogue, now, entropy)
+    if job.payload is None:
+        store.put_payload(job.job_id, job.fingerprint, payload, _payload_expiry(job))
+    try:
+        if rows is None:
+            store.submit(job, now)
+        else:
+            store.submit_with(job, rows(job), now)
+    except AlreadySubmitted as e:
+        if e.found.fingerprint != job.fingerprint:
+            raise KeyReused(
+                "this Idempotency-Key already names a job with another content; send the same body, or a new key"
+            ) from e
+        # Without a key only our own write, repeated after a lost answer, can hold this id.
+        return Accepted(e.found, replayed=request.idempotency_key is not None)
+    return Accepted(job, replayed=False)
+
+
+def transact_items(
+    request: JobRequest, *, catalogue: Catalogue, store: TransactionalStore, now: datetime, entropy: bytes
+) -> tuple[Job, list[dict[str, Any]]]:
+    """The writes for a TransactWriteItems of the caller's own: domain change and job intent commit together or not
+    at all. A transaction cancelled by the job's condition means the job exists: read it, compare `fingerprint`.
+
+    Raises as `submit`. A large payload is stored at once, harmless if the transaction never comes.
+    """
+    job, payload = _prepare(request, catalogue, now, entropy)
+    if job.payload is None:
+        store.put_payload(job.job_id, job.fingerprint, payload, _payload_expiry(job))
+    return job, [store.submit_write(job, now)]
+
+
+def _prepare(request: JobRequest, catalogue: Catalogue, now: datetime, entropy: bytes) -> tuple[Job, str]:
+    job_type = catalogue.get(request.type)
+    if job_type is None:
+        known = ", ".join(catalogue.all()) or "none"
+        raise UnknownJobType(
+            f"there is no job type {request.type[:60]!r}; there are: {known}", [Fault("/type", "not a known job type")]
+        )
+    faults = _faults(request, job_type, now)
+    payload, payload_faults = job_type.accept(request.payload)
+    if faults + payload_faults:
+        raise InvalidRequest(f"{len(faults + payload_faults)} field(s) are wrong", faults + payload_faults)
+    size = len(payload.encode())
+    if size > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the payload has {size} bytes, a job carries at most {MAX_PAYLOAD_BYTES}: store it elsewhere, pass a pointer",
+            [Fault("/payload", "too large")],
+        )
+    return _job(request, job_type, payload, now, entropy), payload
+
+
+def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault]:
+    """Everything wrong besides the payload, at once: a client should not have to ask five times."""
+    checks = (
+        (
+            "/tenantId",
+            request.tenant is not None and not TENANT.fullmatch(request.tenant),
+            "1 to 64 letters, digits, dots, dashes or underscores, the first a letter or digit",
+        ),
+        (
+            "/delaySeconds",
+            request.delay is not None and request.run_at is not None,
+            "give runAt or delaySeconds, not both",
+        ),
+        ("/delaySeconds", request.delay is not None and request.delay < timedelta(), "cannot be negative"),
+        (
+            "/maxAgeSeconds",
+            request.max_age is not None and not MIN_AGE <= request.max_age <= MAX_AGE,
+            f"between {MIN_AGE.total_seconds():.0f} and {MAX_AGE.total_seconds():.0f}",
+        ),
+        (
+            "/orderingKey",
+            request.ordering_key is not None and not job_type.queue.fifo,
+            f"queue {job_type.queue.name!r} keeps no order; leave the key out, or move the type to a FIFO queue",
+        ),
+        (
+            "/orderingKey",
+            request.ordering_key is not None and not _printable(request.ordering_key, MAX_ORDERING_KEY_CHARACTERS),
+            f"1 to {MAX_ORDERING_KEY_CHARACTERS} printable ASCII characters without spaces",
+        ),
+        (
+            "/tags",
+            request.tags is not None and not _small(request.tags),
+            f"at most {MAX_TAGS} tags, names and values of 1 to {MAX_TAG_CHARACTERS} characters",
+        ),
+    )
+    return [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong] + _time_faults(request, job_type, now)
+
+
+def _time_faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault]:
+    """A job due within MAX_DELAY rides on its message's DelaySeconds. What is later needs the promoter, which this
+    version does not have, and is refused rather than accepted and forgotten.
+    """
+    pointer = "/runAt" if request.run_at is not None else "/delaySeconds"
+    wait = _run_at(request, now) - now
+    if wait <= timedelta():
+        return []
+    if job_type.queue.fifo:
+        return [
+            Fault(pointer, f"queue {job_type.queue.name!r} is FIFO, where SQS knows no delay per message; leave it out")
+        ]
+    if wait > MAX_DELAY:
+        return [Fault(pointer, f"at most {MAX_DELAY.total_seconds():.0f} seconds ahead in this version")]
+    return []
+
+
+def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, entropy: bytes) -> Job:
+    key = request.idempotency_key
+    job_id = random_job_id(now, entropy) if key is None else job_id_for_key(request.tenant, key)
+    run_at = _run_at(request, now)
+    starts_at = max(run_at, now)
+    return Job(
+        job_id=job_id,
+        type=job_type.name,
+        queue=job_type.queue.name,
+        state=State.QUEUED,
+        tenant=request.tenant,
+        payload=payload if len(payload.encode()) < INLINE_PAYLOAD_BYTES else None,
+        payload_version=job_type.version,
+        fingerprint=_fingerprint(request, payload),
+        created_at=now,
+        run_at=run_at,
+        available_at=starts_at,
+        deadline_at=starts_at + (request.max_age or job_type.max_age),
+        max_attempts=job_type.policy.max_attempts,
+        dispatch=1,
+        outbox=OUTBOX_OPEN,
+        ordering_key=request.ordering_key,
+        tags=dict(request.tags) if request.tags else None,
+        trace_id=request.trace_id,
+        open_key=open_key(job_type.queue.name, job_id),
+        tenant_key=tenant_key(request.tenant, job_id) if request.tenant else None,
+    )
+
+
+def _run_at(request: JobRequest, now: datetime) -> datetime:
+    return now + request.delay if request.delay is not None else request.run_at or now
+
+
+def _fingerprint(request: JobRequest, payload: str) -> bytes:
+    """16 bytes that name the content: what was asked, not when (delaySeconds as given, not as a time)."""
+    asked = [
+        request.type,
+        payload,
+        request.tenant,
+        None if request.run_at is None else to_ms(request.run_at),
+        None if request.delay is None else request.delay.total_seconds(),
+        request.ordering_key,
+        None if request.max_age is None else request.max_age.total_seconds(),
+        sorted((request.tags or {}).items()),
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).digest()[:16]
+
+
+def _payload_expiry(job: Job) -> datetime:
+    """Fixed at submit, so it covers the latest that the record could need it; a replay late in that time writes it anew."""
+    return job.deadline_at + LONGEST_RETENTION
+
+
+def _printable(text: str, most: int) -> bool:
+    return 0 < len(text) <= most and all("!" <= character <= "~" for character in text)
+
+
+def _small(tags: Mapping[str, str]) -> bool:
+    words = [*tags, *tags.values()]
+    return len(tags) <= MAX_TAGS and all(0 < len(w) <= MAX_TAG_CHARACTERS and w.isprintable() for w in words)
