@@ -128,7 +128,7 @@ def _prepare(request: JobRequest, catalogue: Catalogue, now: datetime, entropy: 
     size = len(payload.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
-            f"the payload has {size} bytes, a job carries at most {MAX_PAYLOAD_BYTES}: store it elsewhere, pass a pointer",
+            f"the payload has {size} bytes, a job carries {MAX_PAYLOAD_BYTES}: store it elsewhere, pass a pointer",
             [Fault("/payload", "too large")],
         )
     return _job(request, job_type, payload, now, entropy), payload
@@ -238,7 +238,7 @@ def _fingerprint(request: JobRequest, payload: str) -> bytes:
 
 
 def _payload_expiry(job: Job) -> datetime:
-    """Fixed at submit, so it covers the latest that the record could need it; a replay late in that time writes it anew."""
+    """Fixed at submit, so it covers the longest the record may need it; a replay late in that time writes it anew."""
     return job.deadline_at + LONGEST_RETENTION
 
 

@@ -1,0 +1,50 @@
+"""The worker's Lambda, the same code for every lane: parse the messages, run them, answer with those to keep."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger
+from botocore.config import Config
+
+from shared.adapters.dynamodb import DynamoJobStore
+from shared.adapters.files import S3Files
+from shared.adapters.sqs import SqsMailbox, message_of
+from shared.adapters.system import PowertoolsLog, SystemClock
+from shared.jobs import Catalogue
+from shared.operations.run import WorkerPorts, run_batch
+from shared.queues import QUEUES
+from shared.settings import WorkerSettings
+
+SETTINGS = WorkerSettings.from_environment(os.environ)
+QUEUE = QUEUES[SETTINGS.queue]
+CLIENT = Config(
+    connect_timeout=1,
+    read_timeout=5,
+    retries={"mode": "standard", "total_max_attempts": 3},
+    max_pool_connections=max(QUEUE.parallelism, 10),
+)
+LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
+PORTS = WorkerPorts(
+    queue=QUEUE,
+    store=DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
+    mailbox=SqsMailbox(boto3.client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
+    files=S3Files(boto3.client("s3", config=CLIENT), SETTINGS.bucket),
+    catalogue=Catalogue(),
+    clock=SystemClock(),
+    log=LOG,
+    code_version=SETTINGS.code_version,
+    dice=random.random,
+    token=lambda: secrets.token_hex(8),
+)
+
+
+def handler(event: Mapping[str, Any], context: object) -> dict[str, list[dict[str, str]]]:  # noqa: ARG001
+    """One batch of the lane. Answers with the messages that must come back; never raises for a job's failure."""
+    kept = run_batch([message_of(record) for record in event["Records"]], PORTS)
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in kept]}

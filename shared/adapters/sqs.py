@@ -1,0 +1,157 @@
+"""Doorbells and mailboxes on SQS."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.domain.doorbell import Bell, parse
+from shared.errors import RingRefused
+from shared.ports import Log, Message, Ring, Unsent
+from shared.queues import Queue
+
+LONGEST_HIDE = timedelta(hours=12) - timedelta(minutes=16)
+"""SQS counts 12 hours from the receive, which may lie a whole invocation back, and refuses more instead of clamping."""
+
+T = TypeVar("T")
+
+
+class QueueUrls:
+    """URLs by queue name, asked for once: deriving them would tie the code to one partition and to no emulator."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """Raises RingRefused when SQS knows no such queue or does not answer."""
+        if name not in self._known:
+            self._known[name] = _or_refused(lambda: str(self._client.get_queue_url(QueueName=name)["QueueUrl"]))
+        return self._known[name]
+
+
+class SqsDoorbell:
+    """Doorbell on SQS. `parked`: name of the queue for records that no relay can read."""
+
+    def __init__(self, client: Any, prefix: str, parked: str) -> None:
+        self._client, self._prefix, self._parked = client, prefix, parked
+        self._urls = QueueUrls(client)
+
+    def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        """See Doorbell. A call that fails as a whole leaves every entry unsent."""
+        name = queue.dead_letter_name if rings[0].dead_letter else queue.physical_name
+        entries = [{"Id": str(n), **_entry(queue, ring)} for n, ring in enumerate(rings)]
+        try:
+            url = self._urls.of(name(self._prefix))
+            answer = _or_refused(lambda: self._client.send_message_batch(QueueUrl=url, Entries=entries))
+        except RingRefused as e:
+            return [Unsent(ring, str(e), hopeless=False) for ring in rings]
+        return [
+            Unsent(rings[int(f["Id"])], f"{f['Code']}: {f.get('Message', '')}", bool(f["SenderFault"]))
+            for f in answer.get("Failed", ())
+        ]
+
+    def park(self, record: Mapping[str, Any], why: str) -> None:
+        """See Doorbell."""
+        url = self._urls.of(self._parked)
+        body = json.dumps({"why": why, "record": record}, default=repr)
+        _or_refused(lambda: self._client.send_message(QueueUrl=url, MessageBody=body))
+
+
+class SqsMailbox:
+    """Mailbox of one lane's worker."""
+
+    def __init__(self, client: Any, prefix: str, queue: Queue, log: Log) -> None:
+        self._client, self._queue, self._log = client, queue, log
+        self._name, self._dead_letters = queue.physical_name(prefix), queue.dead_letter_name(prefix)
+        self._urls = QueueUrls(client)
+
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
+        """See Mailbox. Rounded up to whole seconds: a message that comes back early costs a receive."""
+        pairs = list(zip(messages, for_, strict=True))
+        for start in range(0, len(pairs), 10):
+            entries = [
+                {"Id": str(n), "ReceiptHandle": message.receipt, "VisibilityTimeout": _seconds(wait)}
+                for n, (message, wait) in enumerate(pairs[start : start + 10])
+            ]
+            self._hide(entries)
+
+    def set_aside(self, message: Message, why: str) -> None:
+        """See Mailbox."""
+        url = self._urls.of(self._dead_letters)
+        ordered = {"MessageGroupId": message.group or "orphans", "MessageDeduplicationId": message.message_id}
+        attributes = {"why": {"DataType": "String", "StringValue": why}}
+        _or_refused(
+            lambda: self._client.send_message(
+                QueueUrl=url,
+                MessageBody=message.body,
+                MessageAttributes=attributes,
+                **(ordered if self._queue.fifo else {}),
+            )
+        )
+
+    def _hide(self, entries: list[dict[str, Any]]) -> None:
+        try:
+            url = self._urls.of(self._name)
+            answer = _or_refused(lambda: self._client.change_message_visibility_batch(QueueUrl=url, Entries=entries))
+            why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
+        except RingRefused as e:
+            why = str(e)
+        if why:
+            self._log.event("visibility-not-set", level="warning", why=why)
+
+
+def message_of(record: Mapping[str, Any]) -> Message:
+    """The message in one record of an SQS event."""
+    bell = parse(record["body"]) or Bell(job_id="", dispatch=0, type="", payload_version=0)
+    attributes = record.get("attributes", {})
+    return Message(
+        message_id=record["messageId"],
+        receipt=record["receiptHandle"],
+        body=record["body"],
+        job_id=bell.job_id,
+        dispatch=bell.dispatch,
+        type=bell.type,
+        payload_version=bell.payload_version,
+        group=attributes.get("MessageGroupId"),
+        receives=int(attributes.get("ApproximateReceiveCount", 1)),
+        dead_letter_mark=bell.dead_letter,
+    )
+
+
+def _entry(queue: Queue, ring: Ring) -> dict[str, Any]:
+    bell = Bell(
+        job_id=ring.job_id,
+        dispatch=ring.dispatch,
+        type=ring.type,
+        payload_version=ring.payload_version,
+        dead_letter=ring.dead_letter,
+    )
+    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in ring.attributes.items()}
+    entry: dict[str, Any] = {"MessageBody": bell.body(), "MessageAttributes": attributes}
+    if ring.group is not None:  # on a standard queue the tenant: SQS then keeps a noisy one from starving the others
+        entry["MessageGroupId"] = ring.group
+    if queue.fifo:
+        entry["MessageDeduplicationId"] = bell.deduplication_id(ring.rung_at)
+    elif ring.delay:
+        entry["DelaySeconds"] = _seconds(ring.delay)
+    return entry
+
+
+def _seconds(duration: timedelta) -> int:
+    return math.ceil(min(max(duration, timedelta()), LONGEST_HIDE).total_seconds())
+
+
+def _or_refused(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except ClientError as e:
+        error = e.response["Error"]
+        raise RingRefused(f"{e.operation_name}: {error['Code']}: {error.get('Message', '')}"[:300]) from e
+    except BotoCoreError as e:
+        raise RingRefused(f"{type(e).__name__}: {e}"[:300]) from e

@@ -1,0 +1,40 @@
+"""How the delivery of one message ends: a closed set, so that no ending quietly counts as success."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What became of the message. `acknowledged` decides whether SQS may delete it."""
+
+    COMPLETED = "completed"
+    RETRYING = "retrying"  # hidden until its next attempt
+    DEFERRED = "deferred"  # hidden until it may be looked at again; no attempt spent
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    REPLAYED = "replayed"  # a redriven copy of a dead job: queued again, under a new doorbell
+    STALE = "stale"  # the record is final, or has a newer doorbell
+    ORPHANED = "orphaned"  # no record: set aside for a human
+    WAITING = "waiting"  # another holds the job, or its time has not come
+    LEASE_LOST = "lease-lost"  # another took the job over; nothing more was written
+    UNAVAILABLE = "unavailable"  # the table did not answer; the message comes back by itself
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the message may go: the record is final, or no longer needs this message (DESIGN §5)."""
+        return self in _ACKNOWLEDGED
+
+
+_ACKNOWLEDGED = frozenset(
+    {
+        Outcome.COMPLETED,
+        Outcome.DEAD,
+        Outcome.CANCELLED,
+        Outcome.EXPIRED,
+        Outcome.REPLAYED,
+        Outcome.STALE,
+        Outcome.ORPHANED,
+    }
+)

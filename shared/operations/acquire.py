@@ -1,0 +1,181 @@
+"""Acquire: take the lease, or do what its refusal means. The refused write brings the record it met, so deciding costs
+no read; each further write conditions on exactly that record, and a lost race decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.domain.job import RETENTION, Job, open_key
+from shared.domain.lease import Next, next_after_refusal, wait_until
+from shared.domain.outcome import Outcome
+from shared.domain.retry import Failure, FailureClass
+from shared.domain.states import (
+    CANCEL,
+    CANCEL_LAPSED,
+    DEAD_LETTER_LAPSED,
+    DEFAULT_STALL_LIMIT,
+    DEFER_UNLEASED,
+    EXPIRE,
+    EXPIRE_LAPSED,
+    LEASE,
+    RECLAIM,
+    REPLAY_BY_MESSAGE,
+    Seen,
+    State,
+    Transition,
+)
+from shared.errors import MoveRefused
+from shared.jobs import JobType
+from shared.operations.history import dead_changes, record_lapsed_run
+from shared.ports import Message
+
+if TYPE_CHECKING:
+    from shared.operations.run import WorkerPorts
+
+DECISIONS = 4
+"""Races lost in a row before the message is left for later."""
+
+UNSURE_WAIT = timedelta(seconds=30)
+
+
+def acquire(message: Message, job_type: JobType, ports: WorkerPorts) -> Job | Outcome:
+    """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused."""
+    holder = ports.token()
+
+    def lease(move: Transition, seen: Seen, now: datetime) -> Job:
+        changes = {"lease_expires_at": now + job_type.lease, "started_at": now, "code_version": ports.code_version}
+        return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
+
+    now = ports.clock.now()
+    try:
+        return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
+    except MoveRefused as e:
+        found = e.found
+
+    def reclaim(found: Job, seen: Seen, now: datetime) -> Job:
+        job = lease(RECLAIM, seen, now)
+        record_lapsed_run(found, State.RUNNING, ports)
+        return job
+
+    return _decide(message, found, holder, ports, reclaim)
+
+
+def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
+    """Leave the job for another worker, without spending an attempt. Raises StoreUnavailable, RingRefused."""
+    now = ports.clock.now()
+    try:
+        ports.store.apply(
+            message.job_id, DEFER_UNLEASED, Seen(dispatch=message.dispatch), next_attempt_at=now + wait, reason=why
+        )
+    except MoveRefused as e:
+        return _settled(_decide(message, e.found, "", ports, None))
+    ports.mailbox.hide([message], [wait])
+    ports.log.event("deferred", level="warning", job=message.job_id, type=message.type, state=State.RETRYING, why=why)
+    return Outcome.DEFERRED
+
+
+Reclaim = Callable[[Job, Seen, datetime], Job]
+
+
+def _decide(
+    message: Message, found: Job | None, holder: str, ports: WorkerPorts, reclaim: Reclaim | None
+) -> Job | Outcome:
+    for _ in range(DECISIONS):
+        now = ports.clock.now()
+        following = next_after_refusal(
+            found,
+            dispatch=message.dispatch,
+            dead_letter_mark=message.dead_letter_mark,
+            holder=holder,
+            now=now,
+            stall_limit=DEFAULT_STALL_LIMIT,
+        )
+        try:
+            return _follow(following, message, found, now, ports, reclaim)
+        except MoveRefused as e:
+            found = e.found
+    return _wait(message, found, ports)
+
+
+def _follow(
+    following: Next, message: Message, found: Job | None, now: datetime, ports: WorkerPorts, reclaim: Reclaim | None
+) -> Job | Outcome:
+    if found is None:
+        ports.mailbox.set_aside(message, "no job has this id")
+        ports.log.event("orphaned", level="error", job=message.job_id, type=message.type, state="gone")
+        return Outcome.ORPHANED
+    seen = _as_found(found, now)
+    match following:
+        case Next.WON:
+            return found
+        case Next.RECLAIM if reclaim is not None:
+            return reclaim(found, seen, now)
+        case Next.ACKNOWLEDGE:
+            ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
+            return Outcome.STALE
+        case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
+            return _wait(message, found, ports)
+    move, changes, outcome = _ending(following, found, now)
+    after = ports.store.apply(found.job_id, move, seen, **changes)
+    if found.state is State.RUNNING:
+        record_lapsed_run(found, after.state, ports)
+    ports.log.event(outcome.value, job=found.job_id, type=found.type, attempt=found.attempts, state=after.state)
+    return outcome
+
+
+def _ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dict[str, Any], Outcome]:
+    """The write that ends or replays a job which may not start, and what that makes of its message."""
+    match following:
+        case Next.EXPIRE | Next.EXPIRE_LAPSED:
+            changes = {"reason": "its deadline passed before it could run", "ended_at": now}
+            move = EXPIRE if following is Next.EXPIRE else EXPIRE_LAPSED
+            return move, changes | {"expires_at": now + RETENTION[State.EXPIRED]}, Outcome.EXPIRED
+        case Next.CANCEL | Next.CANCEL_LAPSED:
+            move = CANCEL if following is Next.CANCEL else CANCEL_LAPSED
+            return move, cancel_changes(found, now), Outcome.CANCELLED
+        case Next.REPLAY:
+            keys = {"open_key": open_key(found.queue, found.job_id), "available_at": now}
+            return REPLAY_BY_MESSAGE, keys | {"deadline_at": now + found.max_age}, Outcome.REPLAYED
+        case Next.DEAD_LETTER_LAPSED:
+            failure = Failure(FailureClass.STALLED, "worker-vanished", f"run {found.run} ended without a word")
+            return DEAD_LETTER_LAPSED, dead_changes(found, failure, now), Outcome.DEAD
+    raise AssertionError(f"{following} ends no job")
+
+
+def cancel_changes(found: Job, now: datetime) -> dict[str, Any]:
+    """What a cancellation by request writes: who asked, and why."""
+    request = found.cancel_request or {}
+    return {
+        "cancelled_by": request.get("who", "unknown"),
+        "reason": request.get("why", "cancelled on request"),
+        "ended_at": now,
+        "expires_at": now + RETENTION[State.CANCELLED],
+    }
+
+
+def _as_found(found: Job, now: datetime) -> Seen:
+    return Seen(
+        now=now,
+        dispatch=found.dispatch,
+        run=found.run,
+        lease_expires_at=found.lease_expires_at,
+        stall_limit=DEFAULT_STALL_LIMIT,
+    )
+
+
+def _wait(message: Message, found: Job | None, ports: WorkerPorts) -> Outcome:
+    wait = wait_until(found, ports.clock.now(), UNSURE_WAIT)
+    ports.mailbox.hide([message], [wait])
+    state = "gone" if found is None else found.state
+    ports.log.event(
+        "waiting", job=message.job_id, type=message.type, state=state, wait_ms=wait // timedelta(milliseconds=1)
+    )
+    return Outcome.WAITING
+
+
+def _settled(ended: Job | Outcome) -> Outcome:
+    """Without a `reclaim` and a holder no decision leases."""
+    return ended if isinstance(ended, Outcome) else Outcome.WAITING
