@@ -28,8 +28,9 @@ class Expression:
         for arm in move.arms:
             states = ", ".join(self._value("state", state) for state in sorted(arm.states))
             arms.append(self._and([f"{self._name('state')} IN ({states})", *self._guards(arm.guards, seen)]))
-        either = [f"({' OR '.join(f'({arm})' for arm in arms)})"] if arms else []
-        return self._and([*either, *self._guards(move.guards, seen)])
+        if len(arms) > 1:  # a lone arm stands bare: DynamoDB refuses redundant parentheses
+            arms = [f"({' OR '.join(f'({arm})' if ' AND ' in arm else arm for arm in arms)})"]
+        return self._and([*arms, *self._guards(move.guards, seen)])
 
     def all_of(self, guards: Iterable[Guard], seen: Seen) -> str:
         """All of these guards hold."""
