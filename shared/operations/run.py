@@ -21,6 +21,7 @@ from shared.domain.job import Job
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.outcome import Outcome
 from shared.domain.run import Files, StoredFile
+from shared.domain.states import State
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, RingRefused, StoreUnavailable
 from shared.jobs import Catalogue, JobType
 from shared.operations.acquire import acquire, defer_unleased
@@ -127,7 +128,7 @@ def _execute(job: Job, message: Message, job_type: JobType, ports: WorkerPorts) 
     lease = Lease(job.job_id, job.run, job.holder or "")
     handle = RunHandle(job, lease, message, job_type, ports)
     settlement = Settlement(job, lease, message, job_type, handle, ports)
-    settlement.say("running")
+    settlement.say(State.RUNNING)
     try:
         result = _effect(job, job_type, handle, ports.store)
     except LeaseLost:

@@ -1,0 +1,164 @@
+"""Doorbell and mailbox on SQS as moto plays it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from shared.adapters.sqs import SqsDoorbell, SqsMailbox, message_of
+from shared.errors import RingRefused
+from shared.ports import Ring
+from shared.queues import QUEUES, Queue
+from tests.builders import NOW, RecordedLog, a_job, a_message
+
+STANDARD, FIFO = QUEUES["exports.month-end"], QUEUES["webhooks.partner-a"]
+
+
+@pytest.fixture
+def sqs() -> Iterator[Any]:
+    with mock_aws():
+        client = boto3.client("sqs", region_name="eu-west-1")
+        client.create_queue(QueueName="parked")
+        for queue in (STANDARD, FIFO):
+            for name in (queue.physical_name("hf"), queue.dead_letter_name("hf")):
+                client.create_queue(QueueName=name, Attributes={"FifoQueue": "true"} if queue.fifo else {})
+        yield client
+
+
+def a_ring(**fields: Any) -> Ring:
+    values = {
+        "job_id": a_job().job_id,
+        "dispatch": 1,
+        "type": "invoice-export",
+        "payload_version": 1,
+        "group": "acme-eu",
+    }
+    return Ring(**(values | fields))
+
+
+def received(sqs: Any, name: str) -> list[Any]:
+    url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    answer = sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"], MessageAttributeNames=["All"]
+    )
+    return answer.get("Messages", [])
+
+
+def as_event(message: Any) -> dict[str, Any]:
+    """The record an event source mapping makes of a received message."""
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+    }
+
+
+@pytest.mark.parametrize("queue", [STANDARD, FIFO], ids=lambda q: q.name)
+def test_what_the_relay_rings_the_worker_reads(sqs: Any, queue: Queue) -> None:
+    ring = a_ring()
+    assert SqsDoorbell(sqs, "hf", "parked").ring(queue, [ring]) == []
+    (message,) = [message_of(as_event(m)) for m in received(sqs, queue.physical_name("hf"))]
+    assert (message.job_id, message.dispatch, message.type, message.payload_version) == (ring.job_id, 1, ring.type, 1)
+    assert (message.receives, message.dead_letter_mark) == (1, False)
+    assert message.group == "acme-eu"
+
+
+def test_a_dead_letter_is_a_marked_copy_in_the_dlq_with_its_story_in_the_attributes(sqs: Any) -> None:
+    ring = a_ring(dead_letter=True, attributes={"error_code": "csv-row-invalid", "attempts": "1"})
+    SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [ring])
+    (copy,) = received(sqs, STANDARD.dead_letter_name("hf"))
+    assert message_of(as_event(copy)).dead_letter_mark
+    assert copy["MessageAttributes"]["error_code"]["StringValue"] == "csv-row-invalid"
+    assert received(sqs, STANDARD.physical_name("hf")) == []
+
+
+def test_a_delay_is_given_to_sqs_on_a_standard_lane(sqs: Any) -> None:
+    SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring(delay=timedelta(minutes=2))])
+    assert received(sqs, STANDARD.physical_name("hf")) == []
+
+
+def test_a_repeated_ring_of_a_fifo_lane_is_swallowed_and_a_repair_is_not(sqs: Any) -> None:
+    doorbell, ring = SqsDoorbell(sqs, "hf", "parked"), a_ring()
+    for again in (ring, ring, replace(ring, rung_at=NOW)):
+        doorbell.ring(FIFO, [again])
+    url = sqs.get_queue_url(QueueName=FIFO.physical_name("hf"))["QueueUrl"]
+    counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+    assert counts["ApproximateNumberOfMessages"] == "2"
+
+
+def test_entries_that_a_batch_refuses_are_returned_each_with_its_reason() -> None:
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
+    rings = [a_ring(), a_ring(), a_ring()]
+    with Stubber(client) as stub:
+        stub.add_response("get_queue_url", {"QueueUrl": "http://127.0.0.1/q"})
+        failed = [
+            {"Id": "1", "SenderFault": False, "Code": "InternalError", "Message": "again"},
+            {"Id": "2", "SenderFault": True, "Code": "InvalidMessageContents"},
+        ]
+        stub.add_response("send_message_batch", {"Successful": [], "Failed": failed})
+        unsent = SqsDoorbell(client, "hf", "parked").ring(STANDARD, rings)
+    assert [(u.ring, u.hopeless) for u in unsent] == [(rings[1], False), (rings[2], True)]
+
+
+def test_a_call_that_fails_as_a_whole_leaves_every_entry_unsent(sqs: Any) -> None:
+    unsent = SqsDoorbell(sqs, "no-such-stage", "parked").ring(STANDARD, [a_ring(), a_ring()])
+    assert len(unsent) == 2
+    assert not any(u.hopeless for u in unsent)
+    assert "NonExistentQueue" in unsent[0].why or "QueueDoesNotExist" in unsent[0].why
+
+
+def test_a_parked_record_is_kept_whole_with_the_reason(sqs: Any) -> None:
+    SqsDoorbell(sqs, "hf", "parked").park({"eventID": "1", "dynamodb": {"NewImage": {"x": {"B": b"1"}}}}, "no image")
+    (message,) = received(sqs, "parked")
+    assert json.loads(message["Body"])["why"] == "no image"
+    assert json.loads(message["Body"])["record"]["eventID"] == "1"
+    with pytest.raises(RingRefused):
+        SqsDoorbell(sqs, "hf", "gone").park({}, "x")
+
+
+def test_a_hidden_message_comes_back_when_told_and_not_before(sqs: Any) -> None:
+    log = RecordedLog()
+    mailbox = SqsMailbox(sqs, "hf", STANDARD, log)
+    SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring()])
+    (message,) = [message_of(as_event(m)) for m in received(sqs, STANDARD.physical_name("hf"))]
+    mailbox.hide([message], [timedelta(minutes=5)])
+    assert received(sqs, STANDARD.physical_name("hf")) == []
+    mailbox.hide([message], [timedelta()])
+    (again,) = [message_of(as_event(m)) for m in received(sqs, STANDARD.physical_name("hf"))]
+    assert again.receives == 2
+    assert log.lines == []
+
+
+def test_a_visibility_beyond_what_sqs_grants_is_cut_before_sqs_refuses_it() -> None:
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
+    message = a_message(a_job())
+    with Stubber(client) as stub:
+        stub.add_response("get_queue_url", {"QueueUrl": "http://127.0.0.1/q"})
+        entries = [{"Id": "0", "ReceiptHandle": message.receipt, "VisibilityTimeout": 12 * 3600 - 960}]
+        expected = {"QueueUrl": "http://127.0.0.1/q", "Entries": entries}
+        stub.add_response("change_message_visibility_batch", {"Successful": [], "Failed": []}, expected)
+        SqsMailbox(client, "hf", STANDARD, RecordedLog()).hide([message], [timedelta(days=2)])
+
+
+def test_a_visibility_that_cannot_be_set_is_said_and_costs_nothing_else(sqs: Any) -> None:
+    log = RecordedLog()
+    SqsMailbox(sqs, "no-such-stage", STANDARD, log).hide([a_message(a_job())], [timedelta()])
+    assert log.names() == ["visibility-not-set"]
+
+
+@pytest.mark.parametrize("queue", [STANDARD, FIFO], ids=lambda q: q.name)
+def test_an_orphan_is_copied_to_the_dlq_with_the_reason(sqs: Any, queue: Queue) -> None:
+    message = a_message(a_job(), body="hello", group="g")
+    SqsMailbox(sqs, "hf", queue, RecordedLog()).set_aside(message, "its body is no doorbell")
+    (copy,) = received(sqs, queue.dead_letter_name("hf"))
+    assert copy["Body"] == "hello"
+    assert copy["MessageAttributes"]["why"]["StringValue"] == "its body is no doorbell"

@@ -1,0 +1,222 @@
+"""The relay on the in-memory twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from shared.adapters.memory import MemoryJobStore
+from shared.domain.job import Job
+from shared.domain.states import State
+from shared.errors import RingRefused, StoreUnavailable
+from shared.operations.relay import OutboxRecord, RelayPorts, relay
+from shared.ports import Ring, Unsent
+from shared.queues import QUEUES
+from tests.builders import NOW, MemoryDoorbell, RecordedLog, TestClock, a_job, a_running_job
+
+
+@dataclass
+class World:
+    store: MemoryJobStore = field(default_factory=MemoryJobStore)
+    doorbell: MemoryDoorbell = field(default_factory=MemoryDoorbell)
+    log: RecordedLog = field(default_factory=RecordedLog)
+
+    def submit(self, *jobs: Job) -> list[OutboxRecord]:
+        for job in jobs:
+            self.store.submit(job, NOW)
+        return [OutboxRecord({"eventID": job.job_id}, job) for job in jobs]
+
+    def relay(self, records: list[OutboxRecord]) -> None:
+        relay(
+            records,
+            RelayPorts(store=self.store, doorbell=self.doorbell, clock=TestClock(), log=self.log, queues=QUEUES),
+        )
+
+    def rung(self) -> list[str]:
+        return [ring.job_id for _, ring in self.doorbell.sent]
+
+    def flag(self, job: Job) -> str | None:
+        found = self.store.get(job.job_id)
+        assert found is not None
+        return found.outbox
+
+
+def throttled(ring: Ring) -> Unsent:
+    return Unsent(ring, "ThrottlingException", hopeless=False)
+
+
+def test_each_queued_job_rings_once_and_is_marked() -> None:
+    world = World()
+    jobs = [a_job() for _ in range(23)]
+    world.relay(world.submit(*jobs))
+    assert world.rung() == [job.job_id for job in jobs]
+    assert [count for _, count in world.doorbell.calls] == [10, 10, 3]
+    assert {world.flag(job) for job in jobs} == {None}
+
+
+def test_a_tenants_jobs_share_a_message_group_on_a_standard_lane() -> None:
+    world = World()
+    world.relay(world.submit(a_job(tenant="acme-eu"), a_job(tenant=None)))
+    assert [ring.group for _, ring in world.doorbell.sent] == ["acme-eu", None]
+
+
+def test_on_a_fifo_lane_the_group_is_the_ordering_key_and_no_batch_holds_a_key_twice() -> None:
+    world = World()
+    fifo = {"queue": "webhooks.partner-a", "type": "deliver-webhook"}
+    a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
+    alone = a_job(**fifo)
+    world.relay(world.submit(a1, a2, b1, alone))
+    assert [ring.group for _, ring in world.doorbell.sent] == ["a", "a", "b", alone.job_id]
+    assert [count for _, count in world.doorbell.calls] == [1, 3]
+    assert all(ring.delay == timedelta() for _, ring in world.doorbell.sent)
+
+
+def test_a_refused_entry_of_a_key_holds_back_the_later_ones_of_that_key_only() -> None:
+    world = World()
+    fifo = {"queue": "webhooks.partner-a"}
+    a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == a1.job_id else None
+    with pytest.raises(RingRefused, match="2 of 3"):
+        world.relay(world.submit(a1, a2, b1))
+    assert world.rung() == [b1.job_id]
+    assert [world.flag(job) for job in (a1, a2, b1)] == ["open", "open", None]
+
+
+def test_entries_that_a_batch_refused_are_sent_singly() -> None:
+    world, tried = World(), []
+    jobs = [a_job() for _ in range(4)]
+
+    def refuse_first_time(ring: Ring) -> Unsent | None:
+        tried.append(ring.job_id)
+        return throttled(ring) if ring.job_id == jobs[2].job_id and tried.count(ring.job_id) == 1 else None
+
+    world.doorbell.refuse = refuse_first_time
+    world.relay(world.submit(*jobs))
+    assert set(world.rung()) == {job.job_id for job in jobs}
+    assert [count for _, count in world.doorbell.calls] == [4, 1]
+
+
+def test_what_stays_unsent_is_raised_after_the_others_were_sent_and_marked() -> None:
+    world = World()
+    lost, fine = a_job(), a_job()
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == lost.job_id else None
+    with pytest.raises(RingRefused, match="1 of 2 doorbells unsent"):
+        world.relay(world.submit(lost, fine))
+    assert (world.flag(lost), world.flag(fine)) == ("open", None)
+
+
+def test_one_unreadable_record_among_99_good_is_parked_and_the_shard_goes_on() -> None:
+    world = World()
+    records = world.submit(*(a_job() for _ in range(99)))
+    poison = OutboxRecord({"eventID": "poison"}, None, "attribute 'run' is no int")
+    world.relay([*records[:50], poison, *records[50:]])
+    assert len(world.rung()) == 99
+    assert world.doorbell.parked == [(poison.raw, poison.why)]
+
+
+def test_a_doorbell_that_sqs_will_never_take_is_parked_instead_of_blocking_its_shard() -> None:
+    world = World()
+    bad, fine = a_job(), a_job()
+    world.doorbell.refuse = lambda r: Unsent(r, "InvalidMessageContents", True) if r.job_id == bad.job_id else None
+    world.relay(world.submit(bad, fine))
+    assert world.rung() == [fine.job_id]
+    assert [raw["eventID"] for raw, _ in world.doorbell.parked] == [bad.job_id]
+
+
+def test_a_job_of_a_lane_this_version_does_not_declare_is_parked() -> None:
+    world = World()
+    world.relay(world.submit(a_job(queue="gone.lane")))
+    assert "not declared" in world.doorbell.parked[0][1]
+
+
+def test_a_record_that_cannot_even_be_parked_is_delivered_again() -> None:
+    world = World()
+
+    def unreachable(*_: object) -> None:
+        raise RingRefused("SendMessage: timeout")
+
+    world.doorbell.park = unreachable  # type: ignore[method-assign]
+    with pytest.raises(RingRefused, match="not even parked"):
+        world.relay([OutboxRecord({}, None, "no image")])
+
+
+def test_a_relay_that_died_after_sending_rings_twice_under_the_same_dispatch() -> None:
+    world, job = World(), a_job()
+    records = world.submit(job)
+    world.relay(records)
+    world.relay(records)
+    assert [ring.dispatch for _, ring in world.doorbell.sent] == [1, 1]
+    assert world.flag(job) is None
+
+
+def test_a_job_that_moved_on_before_the_mark_keeps_its_state() -> None:
+    world, job = World(), a_job()
+    world.submit(job)
+    leased = replace(job, state=State.RUNNING, run=1, attempts=1)
+    world.store._jobs[job.job_id] = leased
+    world.relay([OutboxRecord({}, job)])
+    found = world.store.get(job.job_id)
+    assert found is not None
+    assert (found.state, found.outbox, found.published_at) == (State.RUNNING, None, NOW)
+
+
+def test_a_late_mark_of_an_older_dispatch_does_not_close_the_newer_flag() -> None:
+    world, job = World(), a_job()
+    world.store.submit(replace(job, dispatch=2), NOW)
+    world.relay([OutboxRecord({}, job)])
+    assert world.flag(job) == "open"
+    assert "mark-late" in world.log.names()
+
+
+def test_a_mark_that_cannot_be_written_does_not_ring_the_whole_batch_again() -> None:
+    world, job = World(), a_job()
+    records = world.submit(job)
+
+    def throttle(*_: object, **__: object) -> None:
+        raise StoreUnavailable("throttled")
+
+    world.store.apply = throttle  # type: ignore[assignment,method-assign]
+    world.relay(records)
+    assert world.rung() == [job.job_id]
+    assert "mark-failed" in world.log.names()
+
+
+def test_a_job_due_soon_rings_with_the_rest_as_delay() -> None:
+    world = World()
+    soon, past = a_job(available_at=NOW + timedelta(seconds=90)), a_job(available_at=NOW - timedelta(seconds=9))
+    world.relay(world.submit(soon, past))
+    assert [ring.delay for _, ring in world.doorbell.sent] == [timedelta(seconds=90), timedelta()]
+
+
+def test_a_dead_jobs_marked_copy_carries_its_story_in_ten_attributes_at_most() -> None:
+    world = World()
+    dead = a_job(
+        state=State.DEAD,
+        attempts=6,
+        error_class="transient",
+        error_code="s3-throttled",
+        first_error_at=NOW,
+        last_error_at=NOW,
+        holder="holder-1",
+        trace_id="Root=1",
+    )
+    world.relay(world.submit(dead))
+    ((_, ring),) = world.doorbell.sent
+    assert ring.dead_letter
+    assert ring.attributes["error_code"] == "s3-throttled"
+    assert ring.attributes["worker"] == "holder-1"
+    assert len(ring.attributes) == 10
+
+
+def test_live_and_dead_doorbells_go_to_their_own_queues() -> None:
+    world = World()
+    world.relay(world.submit(a_job(), a_job(state=State.DEAD), a_job()))
+    assert sorted(count for _, count in world.doorbell.calls) == [1, 2]
+
+
+def test_a_record_that_needs_no_doorbell_rings_none() -> None:
+    world = World()
+    world.relay(world.submit(a_running_job(), a_job(outbox=None), a_job(state=State.COMPLETED)))
+    assert world.doorbell.calls == []

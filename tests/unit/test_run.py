@@ -1,0 +1,642 @@
+"""A worker's batch on the in-memory twin: what each ending leaves in the record and on the queue."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.memory import MemoryJobStore
+from shared.domain.job import Job, Progress
+from shared.domain.outcome import Outcome
+from shared.domain.retry import DEFAULT_POLICY
+from shared.domain.run import StoredFile
+from shared.domain.states import CANCEL_RUNNING, RECLAIM, RENEW, REQUEST_CANCEL, Seen, State
+from shared.errors import (
+    DeterministicFailure,
+    EnvironmentalFailure,
+    LeaseLost,
+    MoveRefused,
+    StoreUnavailable,
+    TransientFailure,
+)
+from shared.jobs import JobType, Payload
+from shared.operations.run import WorkerPorts, deliver, run_batch
+from shared.ports import Message
+from shared.queues import QUEUES
+from tests.builders import NOW, MemoryMailbox, RecordedLog, TestClock, a_job, a_message, a_running_job
+
+LEASE = timedelta(seconds=30)
+SECOND = timedelta(seconds=1)
+
+
+class Order(Payload):
+    tenant_id: str
+    month: str
+
+
+Handler = Callable[[Order, Any], Any]
+
+
+@dataclass
+class OneType:
+    """A catalogue of one type, whose handler each test gives."""
+
+    handler: Handler
+    requires_result: bool = False
+    version: int = 1
+
+    def get(self, name: str) -> JobType | None:
+        if name != "invoice-export":
+            return None
+        return JobType(
+            name=name,
+            queue=QUEUES["exports.month-end"],
+            payload=Order,
+            handler=self.handler,
+            version=self.version,
+            policy=DEFAULT_POLICY,
+            lease=LEASE,
+            max_age=timedelta(hours=24),
+            requires_result=self.requires_result,
+        )
+
+
+@dataclass
+class World:
+    handler: Handler = lambda payload, run: None
+    queue: str = "exports.month-end"
+    requires_result: bool = False
+    version: int = 1
+    store: MemoryJobStore = field(default_factory=MemoryJobStore)
+    mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
+    clock: TestClock = field(default_factory=TestClock)
+    log: RecordedLog = field(default_factory=RecordedLog)
+    tokens: int = 0
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"token-{self.tokens}"
+
+    @property
+    def ports(self) -> WorkerPorts:
+        return WorkerPorts(
+            queue=QUEUES[self.queue],
+            store=self.store,
+            mailbox=self.mailbox,
+            files=None,  # type: ignore[arg-type]
+            catalogue=OneType(self.handler, self.requires_result, self.version),  # type: ignore[arg-type]
+            clock=self.clock,
+            log=self.log,
+            code_version="abc1234",
+            dice=lambda: 1.0,
+            token=self.token,
+        )
+
+    def submitted(self, job: Job) -> Message:
+        self.store.submit(job, NOW)
+        return a_message(job)
+
+    def deliver(self, message: Message) -> Outcome:
+        return deliver(message, self.ports)
+
+    def found(self, message: Message) -> Job:
+        job = self.store.get(message.job_id)
+        assert job is not None
+        return job
+
+
+def raising(error: BaseException) -> Handler:
+    def handler(payload: Order, run: Any) -> None:
+        raise error
+
+    return handler
+
+
+def refuse_to_run(payload: Order, run: Any) -> None:
+    pytest.fail("the handler was called")
+
+
+def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
+    world = World(handler=lambda payload, run: StoredFile(f"exports/{payload.month}.pdf", 12, "application/pdf"))
+    message = world.submitted(a_job())
+    assert run_batch([message], world.ports) == []
+    job = world.found(message)
+    assert (job.state, job.run, job.attempts, job.code_version) == (State.COMPLETED, 1, 1, "abc1234")
+    assert job.result == {"file": {"key": "exports/2026-05.pdf", "size": 12, "contentType": "application/pdf"}}
+    assert job.open_key is None
+    assert job.expires_at == NOW + timedelta(days=14)
+    assert world.store.runs(job.job_id) == []
+
+
+def test_visibility_is_set_to_lease_plus_4_s_before_anything_else() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    world.handler = lambda payload, run: world.mailbox.hides.append(("ran", timedelta()))
+    run_batch([message], world.ports)
+    assert world.mailbox.hides == [(message.message_id, LEASE + 4 * SECOND), ("ran", timedelta())]
+
+
+def test_a_transient_failure_waits_on_its_message_with_its_context_in_the_record() -> None:
+    world = World(handler=raising(TransientFailure("SlowDown", code="s3-throttled")))
+    message = world.submitted(a_job())
+    assert run_batch([message], world.ports) == [message.message_id]
+    job = world.found(message)
+    assert (job.state, job.attempts, job.dispatch) == (State.RETRYING, 1, 1)
+    assert (job.error_class, job.error_code, job.error_message) == ("transient", "s3-throttled", "SlowDown")
+    assert job.first_error_at == job.last_error_at == NOW
+    assert job.next_attempt_at == NOW + 5 * SECOND
+    assert world.mailbox.hidden[message.message_id] == 5 * SECOND
+    (run,) = world.store.runs(job.job_id)
+    assert (run.run, run.outcome, run.error_code) == (1, "retrying", "s3-throttled")
+    assert run.stack_digest is not None
+    assert run.stack_digest.startswith("test_run.py:")
+
+
+def test_a_job_is_tried_six_times_at_the_default_delays_then_dead_with_its_context() -> None:
+    world = World(handler=raising(OSError("reset")))
+    message = world.submitted(a_job())
+    waits = []
+    while world.deliver(message) is Outcome.RETRYING:
+        wait = world.mailbox.hidden[message.message_id]
+        waits.append(wait.total_seconds())
+        world.clock.forward(wait)
+    assert waits == [5, 30, 120, 600, 3600]
+    job = world.found(message)
+    assert (job.state, job.attempts, job.dispatch, job.outbox) == (State.DEAD, 6, 2, "open")
+    assert (job.error_class, job.error_code) == ("transient", "OSError")
+    assert job.first_error_at == NOW
+    assert job.dead_at == job.last_error_at == world.clock.now()
+    assert len(world.store.runs(job.job_id)) == 6
+
+
+@pytest.mark.parametrize("error", [DeterministicFailure("row 3", code="csv-row-invalid"), KeyError("vat"), TypeError()])
+def test_a_deterministic_failure_is_dead_at_once_and_acknowledged(error: BaseException) -> None:
+    world = World(handler=raising(error))
+    message = world.submitted(a_job())
+    assert run_batch([message], world.ports) == []
+    assert (world.found(message).state, world.found(message).attempts) == (State.DEAD, 1)
+    assert world.found(message).error_class == "deterministic"
+
+
+def test_an_environmental_failure_waits_without_spending_an_attempt() -> None:
+    world = World(handler=raising(EnvironmentalFailure("quota gone", code="quota")))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEFERRED
+    job = world.found(message)
+    assert (job.state, job.attempts, job.reason) == (State.RETRYING, 0, "quota: quota gone")
+    assert job.next_attempt_at == NOW + timedelta(minutes=15)
+
+
+def test_a_retry_that_would_come_after_the_deadline_is_dead_as_max_age() -> None:
+    world = World(handler=raising(TransientFailure("slow")))
+    message = world.submitted(a_job(deadline_at=NOW + 4 * SECOND))
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_class == "max-age"
+
+
+def test_a_handler_that_exits_the_process_fails_its_own_job_only() -> None:
+    world = World(handler=raising(SystemExit(3)))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+
+
+@pytest.mark.parametrize("returned", ["exports/a.pdf", {"key": "x"}, 7])
+def test_a_result_of_another_kind_is_refused_by_name(returned: object) -> None:
+    world = World(handler=lambda payload, run: returned)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "result-invalid"
+
+
+def test_a_job_never_completes_without_the_result_its_type_requires() -> None:
+    world = World(requires_result=True)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "result-missing"
+
+
+def test_a_payload_nobody_can_parse_is_dead_and_its_neighbours_complete() -> None:
+    world = World()
+    bad, good = world.submitted(a_job(payload='{"tenantId":7}')), world.submitted(a_job())
+    assert run_batch([bad, good], world.ports) == []
+    assert (world.found(bad).state, world.found(good).state) == (State.DEAD, State.COMPLETED)
+    assert world.found(bad).error_code == "payload-invalid"
+    assert "/payload/tenantId" in str(world.found(bad).error_message)
+
+
+def test_a_stored_payload_is_fetched_and_one_that_is_gone_is_dead_as_payload_missing() -> None:
+    seen = []
+    world = World(handler=lambda payload, run: seen.append(payload.month))
+    kept, gone = a_job(payload=None, fingerprint=b"k" * 16), a_job(payload=None, fingerprint=b"g" * 16)
+    world.store.put_payload(kept.job_id, kept.fingerprint, '{"tenantId":"a","month":"2026-04"}', NOW)
+    assert world.deliver(world.submitted(kept)) is Outcome.COMPLETED
+    assert seen == ["2026-04"]
+    message = world.submitted(gone)
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "payload-missing"
+
+
+def test_a_type_this_worker_does_not_know_is_deferred_not_dead() -> None:
+    world = World()
+    message = world.submitted(a_job(type="unheard-of"))
+    assert run_batch([message], world.ports) == [message.message_id]
+    job = world.found(message)
+    assert (job.state, job.run, job.attempts, job.dispatch) == (State.RETRYING, 0, 0, 1)
+    assert "unheard-of" in str(job.reason)
+
+
+def test_a_payload_version_newer_than_this_worker_is_deferred_and_an_older_one_dead_with_the_reason() -> None:
+    world = World(handler=refuse_to_run, version=2)
+    newer, older = world.submitted(a_job(payload_version=3)), world.submitted(a_job(payload_version=1))
+    assert (world.deliver(newer), world.deliver(older)) == (Outcome.DEFERRED, Outcome.DEAD)
+    assert world.found(newer).attempts == 0
+    assert world.found(older).error_code == "payload-version-unsupported"
+
+
+def test_a_job_type_file_that_does_not_import_defers_its_jobs_and_spares_the_others() -> None:
+    world = World()
+    ports = world.ports
+
+    class Broken(OneType):
+        def get(self, name: str) -> JobType | None:
+            if name == "broken":
+                raise ImportError("no module named stripe")
+            return super().get(name)
+
+    ports = replace(ports, catalogue=Broken(world.handler))  # type: ignore[arg-type]
+    bad, good = world.submitted(a_job(type="broken")), world.submitted(a_job())
+    assert run_batch([bad, good], ports) == [bad.message_id]
+    assert world.found(good).state is State.COMPLETED
+    assert "no module named stripe" in str(world.found(bad).reason)
+
+
+# ---- refused leases: the one rule for messages ----------------------------------------------------------------------
+
+
+def test_a_message_of_a_final_job_is_acknowledged_and_runs_nothing() -> None:
+    world = World(handler=refuse_to_run)
+    for state in (State.COMPLETED, State.CANCELLED, State.EXPIRED, State.DEAD):
+        assert world.deliver(world.submitted(a_job(state=state))) is Outcome.STALE
+
+
+def test_a_message_older_than_the_records_doorbell_is_acknowledged_whatever_the_state() -> None:
+    world = World(handler=refuse_to_run)
+    for job in (a_job(dispatch=2), a_running_job(dispatch=2), a_job(state=State.RETRYING, dispatch=2)):
+        world.store.submit(job, NOW)
+        assert world.deliver(a_message(replace(job, dispatch=1))) is Outcome.STALE
+
+
+def test_a_message_that_finds_a_live_lease_is_hidden_until_it_ends_and_never_deleted() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job())
+    world.clock.forward(10 * SECOND)
+    assert run_batch([message], world.ports) == [message.message_id]
+    assert world.mailbox.hidden[message.message_id] == 24 * SECOND
+
+
+def test_a_message_that_comes_before_its_wait_is_over_is_hidden_for_the_rest() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job(state=State.RETRYING, next_attempt_at=NOW + 40 * SECOND))
+    assert world.deliver(message) is Outcome.WAITING
+    assert world.mailbox.hidden[message.message_id] == 40 * SECOND
+
+
+def test_a_message_from_the_future_is_left_for_later() -> None:
+    world = World(handler=refuse_to_run)
+    job = a_job(dispatch=1)
+    world.store.submit(job, NOW)
+    assert world.deliver(a_message(replace(job, dispatch=2))) is Outcome.WAITING
+
+
+def test_a_message_without_a_record_goes_to_the_dlq_as_an_orphan() -> None:
+    world = World(handler=refuse_to_run)
+    message = a_message(a_job())
+    assert world.deliver(message) is Outcome.ORPHANED
+    assert [m for m, _ in world.mailbox.orphans] == [message]
+
+
+def test_a_message_that_is_no_doorbell_goes_to_the_dlq_as_an_orphan() -> None:
+    world = World(handler=refuse_to_run)
+    message = a_message(a_job(), job_id="", dispatch=0, type="", body="hello")
+    assert world.deliver(message) is Outcome.ORPHANED
+    assert world.mailbox.orphans
+
+
+def test_a_lapsed_lease_is_reclaimed_under_the_next_run_with_the_old_run_in_the_history() -> None:
+    world = World()
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.COMPLETED
+    job = world.found(message)
+    assert (job.run, job.attempts, job.stalls) == (2, 2, 1)
+    (run,) = world.store.runs(job.job_id)
+    assert (run.run, run.error_class, run.holder) == (1, "stalled", "holder-1")
+
+
+def test_a_job_that_stalls_twice_in_a_row_is_dead_as_stalled_and_not_started_again() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job(stalls=1))
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_class == "stalled"
+
+
+def test_a_clean_end_between_two_crashes_is_not_a_stall_in_a_row() -> None:
+    world = World(handler=raising(TransientFailure("x")))
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.RETRYING
+    assert (world.found(message).run, world.found(message).stalls) == (2, 0)
+
+
+def test_a_lapsed_job_past_its_deadline_expires_and_one_asked_to_stop_is_cancelled() -> None:
+    world = World(handler=refuse_to_run)
+    late = world.submitted(a_running_job(deadline_at=NOW + 10 * SECOND))
+    asked = world.submitted(a_running_job(cancel_request={"who": "op1", "why": "wrong month"}))
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert (world.deliver(late), world.deliver(asked)) == (Outcome.EXPIRED, Outcome.CANCELLED)
+    assert (world.found(asked).cancelled_by, world.found(asked).reason) == ("op1", "wrong month")
+
+
+def test_a_queued_job_past_its_deadline_expires_with_its_reason() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job(deadline_at=NOW))
+    assert world.deliver(message) is Outcome.EXPIRED
+    assert world.found(message).state is State.EXPIRED
+    assert world.found(message).reason
+
+
+def test_a_redriven_marked_copy_of_a_dead_job_is_a_replay_and_an_unmarked_one_is_dropped() -> None:
+    world = World(handler=refuse_to_run)
+    job = a_job(state=State.DEAD, dispatch=2, attempts=6, stalls=1, dead_at=NOW, dead_key="dead#x#1", expires_at=NOW)
+    world.store.submit(job, NOW)
+    assert world.deliver(a_message(job)) is Outcome.STALE
+    assert world.deliver(a_message(job, dead_letter_mark=True)) is Outcome.REPLAYED
+    replayed = world.store.get(job.job_id)
+    assert replayed is not None
+    assert (replayed.state, replayed.attempts, replayed.stalls, replayed.dispatch) == (State.QUEUED, 0, 0, 3)
+    assert (replayed.outbox, replayed.dead_key, replayed.expires_at) == ("open", None, None)
+    assert world.deliver(a_message(job, dead_letter_mark=True)) is Outcome.STALE
+
+
+def test_a_lease_whose_answer_was_lost_is_recognised_by_its_own_token() -> None:
+    world = World()
+    message = world.submitted(a_running_job(holder="token-1"))
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert (world.found(message).run, world.found(message).attempts) == (1, 1)
+
+
+def test_a_lost_race_to_reclaim_runs_nothing() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 3 * SECOND)
+    reclaimed = replace(
+        world.found(message), run=2, holder="other", lease_expires_at=world.clock.now() + LEASE, attempts=2
+    )
+    plain_apply = world.store.apply
+
+    def raced(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move is RECLAIM:
+            world.store._jobs[job_id] = reclaimed
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = raced  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.WAITING
+    assert world.found(message) == reclaimed
+
+
+# ---- fencing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_job_was_reclaimed_writes_nothing_and_does_not_acknowledge() -> None:
+    """A leases; 34 s without a heartbeat; B reclaims and completes; A resumes and tries to end the job, each way."""
+    for ending in (None, TransientFailure("x"), DeterministicFailure("x"), EnvironmentalFailure("x")):
+        world = World()
+        message = world.submitted(a_job())
+
+        def stale(
+            payload: Order, run: Any, world: World = world, message: Message = message, ending: Any = ending
+        ) -> None:
+            world.handler = lambda payload, run: None
+            world.clock.forward(LEASE + 4 * SECOND)
+            assert world.deliver(message) is Outcome.COMPLETED
+            if ending:
+                raise ending
+
+        world.handler = stale
+        assert world.deliver(message) is Outcome.LEASE_LOST
+        job = world.found(message)
+        assert (job.state, job.run, job.attempts, job.stalls) == (State.COMPLETED, 2, 2, 1)
+
+
+def test_progress_of_a_stale_worker_raises_lease_lost_and_its_later_calls_too() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    raised = []
+
+    def stale(payload: Order, run: Any) -> None:
+        job = world.found(message)
+        world.store._jobs[job.job_id] = replace(job, run=2, holder="other")
+        world.clock.forward(LEASE)
+        for _ in range(2):
+            try:
+                run.progress(1, 9, "pages")
+            except LeaseLost:
+                raised.append(True)
+
+    world.handler = stale
+    assert world.deliver(message) is Outcome.LEASE_LOST
+    assert raised == [True, True]
+
+
+# ---- heartbeat ------------------------------------------------------------------------------------------------------
+
+
+def heartbeat_world(steps: list[tuple[int, int]]) -> tuple[World, Message, list[Job]]:
+    """A handler that reports `done` after waiting so many seconds, for each step; the renewals it caused."""
+    world = World()
+    message = world.submitted(a_job())
+    renewals: list[Job] = []
+
+    def handler(payload: Order, run: Any) -> None:
+        for wait, done in steps:
+            world.clock.forward(wait * SECOND)
+            before = world.found(message).lease_expires_at
+            run.progress(done, 100, "pages")
+            if world.found(message).lease_expires_at != before:
+                renewals.append(world.found(message))
+
+    world.handler = handler
+    return world, message, renewals
+
+
+def test_progress_renews_lease_and_visibility_at_most_every_third_of_the_lease() -> None:
+    world, message, renewals = heartbeat_world([(1, n) for n in range(1, 31)])
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert [(job.progress.done, job.lease_expires_at) for job in renewals if job.progress] == [
+        (10, NOW + 40 * SECOND),
+        (20, NOW + 50 * SECOND),
+        (30, NOW + 60 * SECOND),
+    ]
+    assert [wait for _, wait in world.mailbox.hides] == [34 * SECOND] * 3
+    assert world.found(message).progress == Progress(30, 100, "pages")
+
+
+def test_without_movement_the_lease_is_left_to_expire() -> None:
+    world, message, renewals = heartbeat_world([(12, 5), (12, 5), (12, 4), (12, 5)])
+    world.deliver(message)
+    assert len(renewals) == 1
+
+
+def test_a_cancel_request_reaches_the_handler_with_its_next_heartbeat() -> None:
+    world = World()
+    message = world.submitted(a_job())
+
+    def handler(payload: Order, run: Any) -> None:
+        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "wrong month"})
+        world.clock.forward(LEASE / 2)
+        try:
+            run.progress(1, 2, "pages")
+        except Exception:
+            pytest.fail("a handler's own except must not swallow the request")
+        pytest.fail("the handler went on")
+
+    world.handler = handler
+    assert world.deliver(message) is Outcome.CANCELLED
+    assert world.found(message).cancelled_by == "op1"
+
+
+def test_a_failing_job_that_was_asked_to_stop_is_cancelled_instead_of_retried() -> None:
+    world = World()
+    message = world.submitted(a_job())
+
+    def handler(payload: Order, run: Any) -> None:
+        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "stop"})
+        raise TransientFailure("x")
+
+    world.handler = handler
+    assert world.deliver(message) is Outcome.CANCELLED
+    assert CANCEL_RUNNING.target is world.found(message).state
+
+
+def test_a_throttled_renewal_is_tried_again_with_the_next_report() -> None:
+    world, message, renewals = heartbeat_world([(12, 1), (1, 2)])
+    plain_apply, failed = world.store.apply, []
+
+    def throttled_once(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move is RENEW and not failed:
+            failed.append(True)
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = throttled_once  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert len(renewals) == 1
+
+
+@pytest.mark.parametrize("done", [-1, 2**53, "7", 1.5])
+def test_progress_that_is_no_count_is_refused(done: Any) -> None:
+    world = World(handler=lambda payload, run: run.progress(done, 9, "pages"))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEAD
+    assert "whole number" in str(world.found(message).error_message)
+
+
+# ---- batches --------------------------------------------------------------------------------------------------------
+
+
+def test_a_standard_batch_runs_side_by_side() -> None:
+    together = threading.Barrier(4, timeout=10)
+    world = World(handler=lambda payload, run: together.wait() and None)
+    messages = [world.submitted(a_job()) for _ in range(4)]
+    assert run_batch(messages, world.ports) == []
+
+
+def test_a_fifo_group_stops_at_its_first_failure_and_returns_the_rest_untouched() -> None:
+    """Batch g1a g1b g2a, g1a fails: g1b comes back unstarted, g2a completes."""
+    world = World(queue="webhooks.partner-a")
+    fifo = {"queue": "webhooks.partner-a"}
+    g1a, g1b, g2a = (a_job(tenant=tenant, **fifo) for tenant in ("bad", "good", "good"))
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "bad":
+            raise TransientFailure("x")
+
+    world.handler = handler
+    messages = [replace(world.submitted(job), group=group) for job, group in ((g1a, "1"), (g1b, "1"), (g2a, "2"))]
+    assert run_batch(messages, world.ports) == [messages[0].message_id, messages[1].message_id]
+    assert [world.found(m).state for m in messages] == [State.RETRYING, State.QUEUED, State.COMPLETED]
+    assert world.found(messages[1]).attempts == 0
+    assert world.mailbox.hidden[messages[1].message_id] == timedelta()
+
+
+def test_a_fifo_group_runs_in_the_order_of_arrival() -> None:
+    order: list[str] = []
+    world = World(queue="webhooks.partner-a", handler=lambda payload, run: order.append(run.job_id))
+    messages = [replace(world.submitted(a_job(queue="webhooks.partner-a")), group="k") for _ in range(4)]
+    assert run_batch(messages, world.ports) == []
+    assert order == [m.job_id for m in messages]
+
+
+def test_the_tenant_group_of_a_standard_lane_does_not_serialise_it() -> None:
+    together = threading.Barrier(3, timeout=10)
+    world = World(handler=lambda payload, run: together.wait() and None)
+    messages = [replace(world.submitted(a_job()), group="acme-eu") for _ in range(3)]
+    assert run_batch(messages, world.ports) == []
+
+
+def test_a_table_that_does_not_answer_leaves_the_message_and_raises_nothing() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job())
+
+    def down(*_: object, **__: object) -> Job:
+        raise StoreUnavailable("throttled")
+
+    world.store.apply = down  # type: ignore[method-assign]
+    assert run_batch([message], world.ports) == [message.message_id]
+    assert "unavailable" in world.log.names()
+
+
+def test_a_surprise_in_one_delivery_does_not_fail_its_neighbours() -> None:
+    world = World()
+    odd, fine = world.submitted(a_job()), world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def surprising(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if job_id == odd.job_id:
+            raise PermissionError("AccessDenied")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = surprising  # type: ignore[method-assign]
+    assert run_batch([odd, fine], world.ports) == [odd.message_id]
+    assert world.found(fine).state is State.COMPLETED
+
+
+def test_a_completion_whose_answer_was_lost_still_counts_as_completed() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        after = plain_apply(job_id, move, seen, **changes)
+        if move.target is State.COMPLETED:
+            raise MoveRefused(job_id, move.name, after)
+        return after
+
+    world.store.apply = answer_lost  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.COMPLETED
+
+
+def test_every_line_of_a_job_names_the_job_and_its_type() -> None:
+    world = World(handler=raising(TransientFailure("x")))
+    world.deliver(world.submitted(a_job()))
+    assert world.log.lines
+    for name, fields in world.log.lines:
+        assert fields["job"].startswith("job_"), name
+        assert fields["type"] == "invoice-export", name
+        assert fields["state"], name
