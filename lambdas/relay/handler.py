@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +10,11 @@ import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 
+from lambdas.relay.parse import outbox_record
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.sqs import SqsDoorbell
 from shared.adapters.system import PowertoolsLog, SystemClock
-from shared.adapters.wire import UnreadableRecordError, from_item
-from shared.operations.relay import MARK_THREADS, OutboxRecord, RelayPorts, relay
+from shared.operations.relay import MARK_THREADS, RelayPorts, relay
 from shared.queues import QUEUES
 from shared.settings import RelaySettings
 
@@ -38,17 +37,3 @@ PORTS = RelayPorts(
 def handler(event: Mapping[str, Any], context: object) -> None:  # noqa: ARG001
     """One batch of the jobs table's stream. Raises RingRefused when the stream must deliver it again."""
     relay([outbox_record(record) for record in event["Records"]], PORTS)
-
-
-def outbox_record(record: Mapping[str, Any]) -> OutboxRecord:
-    """The job that a stream record shows, or why it shows none."""
-    try:
-        image = {name: _binary_decoded(value) for name, value in record["dynamodb"]["NewImage"].items()}
-        return OutboxRecord(record, from_item(image))
-    except (UnreadableRecordError, KeyError, AttributeError, TypeError) as e:
-        return OutboxRecord(record, None, f"{type(e).__name__}: {e}")
-
-
-def _binary_decoded(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lambda hands binary attributes over as base64 text, where the SDK gives bytes."""
-    return {"B": base64.b64decode(value["B"])} if isinstance(value.get("B"), str) else value
