@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
@@ -57,16 +58,22 @@ class JobType:
     requires_result: bool
 
     def accept(self, payload: Mapping[str, Any]) -> tuple[str, list[Fault]]:
-        """At the door: the payload as it will be stored (compact JSON text), and what is wrong with it."""
+        """At the door: the payload as it will be stored (compact JSON text), and what is wrong with it.
+
+        Validated as JSON, as the worker will: the strict mode for Python objects refuses a date given as text.
+        """
         try:
-            return self.payload.model_validate(payload).model_dump_json(by_alias=True), []
+            text = json.dumps(payload, ensure_ascii=False)
+            return self.payload.model_validate_json(text, by_alias=True, by_name=False).model_dump_json(
+                by_alias=True
+            ), []
         except ValidationError as e:
             return "", [Fault(_pointer(fault["loc"]), fault["msg"]) for fault in e.errors(include_url=False)]
 
     def parse(self, payload: str) -> Payload:
         """In the worker: the stored text as the handler's model. Raises DeterministicFailure (payload-invalid)."""
         try:
-            return self.payload.model_validate_json(payload)
+            return self.payload.model_validate_json(payload, by_alias=True, by_name=False)
         except ValidationError as e:
             faults = "; ".join(f"{_pointer(f['loc'])}: {f['msg']}" for f in e.errors(include_url=False))
             raise DeterministicFailure(faults, code="payload-invalid") from e

@@ -38,5 +38,6 @@ def request_export(
         tenant=tenant,
         idempotency_key=idempotency_key,
         trace_id=trace_id,
+        beside="exports row",
     )
     return submit(request, catalogue=catalogue, store=store, now=now, entropy=entropy, rows=row)

@@ -39,7 +39,11 @@ MAX_ORDERING_KEY_CHARACTERS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a client asks for. run_at and delay exclude each other; None everywhere means the type's own default."""
+    """What a client asks for. run_at and delay exclude each other; None everywhere means the type's own default.
+
+    beside  what the same transaction writes besides the job: part of the content that an Idempotency-Key names, or
+            POST /jobs and POST /exports under one key would pass for each other and one of them write too little
+    """
 
     type: str
     payload: Mapping[str, Any]
@@ -51,6 +55,7 @@ class JobRequest:
     max_age: timedelta | None = None
     tags: Mapping[str, str] | None = None
     trace_id: str | None = None
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,7 @@ def _fingerprint(request: JobRequest, payload: str) -> bytes:
         request.ordering_key,
         None if request.max_age is None else request.max_age.total_seconds(),
         sorted((request.tags or {}).items()),
+        request.beside,
     ]
     return hashlib.sha256(json.dumps(asked).encode()).digest()[:16]
 

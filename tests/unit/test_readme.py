@@ -23,7 +23,11 @@ def test_every_lane_and_every_file_the_readme_names_exists() -> None:
     for queue in QUEUES:
         assert f"`{queue}`" in README
     words = [word for line in README.splitlines() for word in line.split("`")[1::2]]
-    paths = [w for w in words if "/" in w and " " not in w and w.split("/")[0] in ("shared", "stacks", "lambdas", "docs", "local")]
+    paths = [
+        w
+        for w in words
+        if "/" in w and " " not in w and w.split("/")[0] in ("shared", "stacks", "lambdas", "docs", "local")
+    ]
     missing = [w for w in paths if "*" not in w and "<" not in w and not (ROOT / w).exists()]
     assert not missing
     assert len(paths) > 10

@@ -22,6 +22,7 @@ from tests.builders import NOW
 
 class Note(Payload):
     text: str
+    reply_to: str = ""
     priority: int = 0
 
 
@@ -80,7 +81,7 @@ def test_an_accepted_job_is_in_the_table_with_its_outbox_open() -> None:
     assert job == accepted.job
     assert JOB_ID.fullmatch(job.job_id)
     assert (job.state, job.dispatch, job.outbox, job.max_attempts) == (State.QUEUED, 1, "open", 6)
-    assert (job.payload, job.payload_version) == ('{"text":"hello","priority":0}', 3)
+    assert (job.payload, job.payload_version) == ('{"text":"hello","replyTo":"","priority":0}', 3)
     assert job.deadline_at == NOW + timedelta(hours=24)
     assert not accepted.replayed
 
@@ -100,6 +101,13 @@ def test_a_key_reused_with_another_payload_is_refused_whatever_the_jobs_state(st
     door.store._jobs[first.job_id] = replace(first, state=state)
     with pytest.raises(KeyReused):
         door.submit(text="other", idempotency_key="k1")
+
+
+def test_a_key_used_with_and_without_a_domain_row_is_refused_instead_of_writing_too_little() -> None:
+    door = Door()
+    door.submit(idempotency_key="k1")
+    with pytest.raises(KeyReused):
+        door.submit(idempotency_key="k1", beside="exports row")
 
 
 def test_the_same_key_of_two_tenants_names_two_jobs() -> None:
@@ -133,11 +141,13 @@ def test_random_ids_sort_by_time_and_differ() -> None:
 
 def test_a_payload_of_400_bytes_stands_beside_the_record_and_is_written_first() -> None:
     door = Door()
-    small = door.submit(text="x" * 370).job
+    small = door.submit(text="x" * 350).job
     assert small.payload is not None
     large = door.submit(text="x" * 400).job
     assert large.payload is None
-    assert door.store.get_payload(large.job_id, large.fingerprint) == f'{{"text":"{"x" * 400}","priority":0}}'
+    assert (
+        door.store.get_payload(large.job_id, large.fingerprint) == f'{{"text":"{"x" * 400}","replyTo":"","priority":0}}'
+    )
     assert large.deadline_at + LONGEST_RETENTION > NOW + timedelta(days=90)
 
 
@@ -152,6 +162,11 @@ def test_a_refused_second_post_cannot_overwrite_the_accepted_body() -> None:
 def test_a_payload_above_256_kb_is_refused_with_the_way_out() -> None:
     with pytest.raises(PayloadTooLarge, match="pass a pointer"):
         Door().submit(text="x" * (256 * 1024))
+
+
+def test_the_door_takes_the_names_of_the_contract_only() -> None:
+    assert Door().submit(payload={"text": "x", "replyTo": "a"})
+    assert Door().faults(payload={"text": "x", "reply_to": "a"}) == ["/payload/reply_to"]
 
 
 def test_an_unknown_type_is_refused_with_those_there_are() -> None:

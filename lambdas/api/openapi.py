@@ -1,0 +1,86 @@
+"""The contract, OpenAPI 3.1, made from the models that read and write the bodies: it cannot drift from them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from lambdas.api.answers import AcceptedView, JobView, Problem
+from lambdas.api.gateway import encode_json
+from lambdas.api.paths import OPERATIONS, RESPONSE_HEADERS, SECURITY
+from lambdas.api.problems import KINDS
+from lambdas.api.submissions import JobSubmission
+from shared.jobs import Catalogue, JobType
+from shared.jobs.invoice_export import InvoiceExport
+
+Schema = dict[str, Any]
+_ANSWERS: dict[str, type[BaseModel]] = {"AcceptedJob": AcceptedView, "Job": JobView, "Problem": Problem}
+_REF = "#/components/schemas/"
+
+
+@lru_cache(maxsize=1)
+def contract(catalogue: Catalogue, auth: str) -> bytes:
+    """The document as JSON, built at the first request of an environment: it imports every job type."""
+    schemas: Schema = {}
+    types = {name: _submission(name, job_type, schemas) for name, job_type in catalogue.all().items()}
+    schemas["JobSubmission"] = _one_of(types)
+    schemas["ExportSubmission"] = _collected(InvoiceExport, "ExportSubmission", schemas)
+    for name, model in _ANSWERS.items():
+        schemas[name] = _never_null(_collected(model, name, schemas, mode="serialization"))
+    schemas["Problem"]["properties"]["type"]["enum"] = [kind.uri for kind in KINDS]
+    return encode_json(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Holdfast", "version": "1", "description": _ABOUT},
+            "servers": [{"url": "/"}],
+            "paths": OPERATIONS,
+            "components": {
+                "schemas": schemas,
+                "headers": RESPONSE_HEADERS,
+                "securitySchemes": {auth: SECURITY[auth]} if auth in SECURITY else {},
+            },
+            "security": [{auth: []}] if auth in SECURITY else [],
+        }
+    )
+
+
+_ABOUT = (
+    "Jobs that are never lost, never silently doubled, always explainable. A 202 means that the job is stored. "
+    "Send an Idempotency-Key with every POST: then any request whose answer was lost can be sent again."
+)
+
+
+def _submission(name: str, job_type: JobType, schemas: Schema) -> str:
+    """Adds what submits a job of this type; returns its name among the schemas."""
+    payload = _collected(job_type.payload, f"{name}.payload", schemas)
+    schemas[f"{name}.payload"] = payload | {"title": f"Payload of {name}, version {job_type.version}"}
+    schema = _collected(JobSubmission, f"{name}.job", schemas)
+    schema["properties"] |= {"type": {"const": name}, "payload": {"$ref": f"{_REF}{name}.payload"}}
+    schemas[f"{name}.job"] = schema | {"title": f"Job of type {name}", "description": f"Queue {job_type.queue.name}."}
+    return f"{name}.job"
+
+
+def _one_of(types: dict[str, str]) -> Schema:
+    if not types:
+        return {"not": {}, "description": "No job type is declared."}
+    refs = {name: _REF + schema for name, schema in types.items()}
+    chooser = {"propertyName": "type", "mapping": refs}
+    return {"oneOf": [{"$ref": ref} for ref in refs.values()], "discriminator": chooser}
+
+
+def _collected(model: type[BaseModel], prefix: str, schemas: Schema, mode: Any = "validation") -> Schema:
+    """The model's schema; models within it are added under its own prefix, since two job types may use one name."""
+    schema = model.model_json_schema(mode=mode, ref_template=f"{_REF}{prefix}.{{model}}")
+    schemas |= {f"{prefix}.{name}": _never_null(d) for name, d in schema.pop("$defs", {}).items()}
+    return schema
+
+
+def _never_null(schema: Schema) -> Schema:
+    """What the API answers with is left out where it does not apply, never null."""
+    for name, found in schema.get("properties", {}).items():
+        if found.pop("default", ...) is None and "anyOf" in found:
+            (kept,) = [option for option in found.pop("anyOf") if option != {"type": "null"}]
+            schema["properties"][name] = kept | found
+    return schema
