@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -47,7 +48,9 @@ class S3Files:
         """See Files. Also raises DeterministicFailure (code "file-too-large") above MAX_READ_BYTES."""
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            with answer["Body"] as body:
+            # Not `with answer["Body"]`: that enters the bare HTTP stream, whose errors are urllib3's and whose early
+            # end goes unnoticed.
+            with closing(answer["Body"]) as body:
                 if answer["ContentLength"] > MAX_READ_BYTES:
                     raise DeterministicFailure(
                         f"{key}: {answer['ContentLength']} bytes, over the {MAX_READ_BYTES} a job may read whole",
