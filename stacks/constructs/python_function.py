@@ -1,0 +1,123 @@
+"""One Lambda function, as all of them are: own role, own log group, arm64, code from the wheelhouse."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import aws_cdk as cdk
+import jsii
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from shared.settings import Settings
+from stacks.constructs.acknowledged import acknowledge
+from stacks.constructs.bundle import ROOT, Bundle
+from stacks.stage import Stage
+
+RUNTIME_PYTHON = "3.14"
+RUNTIME = lambda_.Runtime.PYTHON_3_14
+ENVIRONMENT_LIMIT_BYTES = 4096
+
+
+class PythonFunction(Construct):
+    """The function of lambdas/<folder>, called `name`. Its role may write its own log and nothing else; say more with
+    `may`. Raises ValueError for an environment beyond Lambda's 4 KB.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        stage: Stage,
+        name: str,
+        folder: str,
+        settings: Settings,
+        memory_mb: int,
+        timeout: timedelta,
+        description: str,
+    ) -> None:
+        super().__init__(scope, id)
+        # Removed with its function on every stage: a kept log group would block the name when the stack comes back.
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/lambda/{name}",
+            retention=logs.RetentionDays.ONE_WEEK if stage.is_disposable else logs.RetentionDays.THREE_MONTHS,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        self.may("logs:CreateLogStream", "logs:PutLogEvents", on=log_group.log_group_arn)
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            function_name=name,
+            description=description,
+            code=self._code(folder, stage),
+            handler=f"lambdas.{folder}.handler.handler",
+            runtime=RUNTIME,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=memory_mb,
+            timeout=cdk.Duration.seconds(int(timeout.total_seconds())),
+            environment=environment_of(folder, settings),
+            role=self.role,
+            log_group=log_group,
+            logging_format=lambda_.LoggingFormat.JSON,
+        )
+
+    def may(self, *actions: str, on: str) -> None:
+        """Allow these actions on this one resource."""
+        self.role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+
+    def may_with_files(self, *actions: str, of: str) -> None:
+        """Allow these actions on every file of the bucket of that name."""
+        files = cdk.Stack.of(self).format_arn(service="s3", region="", account="", resource=of, resource_name="*")
+        self.may(*actions, on=files)
+        # cdk-nag wants the finding itself acknowledged; so the ARN is made of the bucket's name, which reads the same
+        # on every stage, and not of another stack's export.
+        named = of.replace(cdk.Aws.ACCOUNT_ID, "<AWS::AccountId>").replace(cdk.Aws.REGION, "<AWS::Region>")
+        finding = f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::{named}/*]"
+        acknowledge(self.role, finding, "A job type chooses the keys of its files; the bucket is the limit.")
+
+    def _code(self, folder: str, stage: Stage) -> lambda_.Code:
+        """For AWS with arm64 wheels, for the emulator with this machine's; one asset for all functions of a folder.
+        Its hash is known without bundling, which `cdk destroy` or a deployment of another stack then never does.
+        """
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        bundle = Bundle(folder, "local", here) if stage.is_local else Bundle(folder, "aws", RUNTIME_PYTHON)
+        if cdk.Stack.of(self).bundling_required:
+            bundle.prepare()  # here, because an error inside the CDK's callback comes out as two pages of traces
+        return lambda_.Code.from_asset(
+            str(ROOT / "lambdas" / folder),
+            asset_hash=bundle.digest(),
+            asset_hash_type=cdk.AssetHashType.CUSTOM,
+            bundling=cdk.BundlingOptions(
+                image=cdk.DockerImage.from_registry("holdfast-bundles-without-docker"),
+                local=_WithoutDocker(bundle),  # type: ignore[arg-type] # jsii hands its options over as one object
+            ),
+        )
+
+
+def environment_of(folder: str, settings: Settings) -> dict[str, str]:
+    """The function's settings and what Powertools' Logger reads. Raises ValueError beyond 4 KB."""
+    environment = {**settings.to_environment(), "POWERTOOLS_SERVICE_NAME": folder, "POWERTOOLS_LOG_LEVEL": "INFO"}
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
+    if size > ENVIRONMENT_LIMIT_BYTES:
+        raise ValueError(f"lambdas/{folder}: an environment of {size} bytes; Lambda takes {ENVIRONMENT_LIMIT_BYTES}")
+    return environment
+
+
+@jsii.implements(cdk.ILocalBundling)
+class _WithoutDocker:
+    """Bundles here or raises: answering False would make the CDK look for a container image that does not exist."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+
+    def try_bundle(self, output_dir: str, *_options: object) -> bool:
+        self._bundle.write(Path(output_dir))
+        return True

@@ -1,0 +1,143 @@
+"""One function, one role, one log; and nothing may do more than it must."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from shared.queues import QUEUES
+from shared.settings import ApiSettings, RelaySettings, WorkerSettings
+
+FUNCTION, ROLE, POLICY = "AWS::Lambda::Function", "AWS::IAM::Role", "AWS::IAM::Policy"
+KINDS = {"api": ApiSettings, "relay": RelaySettings, "worker": WorkerSettings}
+
+
+def test_there_is_one_worker_per_lane_one_relay_and_one_api(every_stage) -> None:
+    expected = {"api", "relay", *(f"worker-{lane.slug}" for lane in QUEUES.values())}
+    names = set(every_stage.properties(FUNCTION, "FunctionName"))
+    assert names == {f"holdfast-{every_stage.stage}-{name}" for name in expected}
+
+
+def test_every_function_runs_the_same_python_on_arm(every_stage) -> None:
+    functions = [f["Properties"] for f in every_stage.of(FUNCTION).values()]
+    assert {f["Runtime"] for f in functions} == {"python3.14"}
+    assert {tuple(f["Architectures"]) for f in functions} == {("arm64",)}
+    assert {f["Handler"] for f in functions} == {f"lambdas.{kind}.handler.handler" for kind in KINDS}
+
+
+def test_every_function_has_a_role_of_its_own(every_stage) -> None:
+    roles = Counter(f["Properties"]["Role"]["Fn::GetAtt"][0] for f in every_stage.of(FUNCTION).values())
+    assert set(roles.values()) == {1}
+    assert set(roles) <= set(every_stage.of(ROLE))
+
+
+def test_every_function_finds_its_settings_and_they_fit(every_stage) -> None:
+    for name, function in every_stage.properties(FUNCTION, "FunctionName").items():
+        variables = function["Environment"]["Variables"]
+        kind = KINDS[function["Handler"].split(".")[1]]
+        plain = {key: value if isinstance(value, str) else "resolved-at-deployment" for key, value in variables.items()}
+        settings = kind.from_environment(plain)
+        assert settings.stage == every_stage.stage, name
+        assert (
+            sum(len(key) + 120 if value != plain[key] else len(key + value) for key, value in variables.items()) < 4096
+        )
+
+
+def test_every_log_ends_some_day_and_goes_with_its_function(every_stage) -> None:
+    groups = every_stage.of("AWS::Logs::LogGroup")
+    days = 7 if every_stage.stage in ("dev", "local") else 90
+    assert {(g["Properties"]["RetentionInDays"], g["DeletionPolicy"]) for g in groups.values()} == {(days, "Delete")}
+    for name, function in every_stage.properties(FUNCTION, "FunctionName").items():
+        group = groups[function["LoggingConfig"]["LogGroup"]["Ref"]]
+        assert group["Properties"]["LogGroupName"] == f"/aws/lambda/{name}"
+
+
+def test_no_role_may_do_everything_or_touch_everything(every_stage) -> None:
+    for role, statements in _grants(every_stage).items():
+        for statement in statements:
+            assert statement["Effect"] == "Allow", role
+            assert [a for a in statement["Action"] if "*" in a] == [], role
+            assert "*" not in statement["Resource"], role  # no action here lacks resource-level permissions
+
+
+def test_no_role_takes_a_policy_that_somebody_else_may_widen(every_stage) -> None:
+    roles = every_stage.of(ROLE).values()
+    assert [r for r in roles if r["Properties"].get("ManagedPolicyArns") or r["Properties"].get("Policies")] == []
+
+
+def test_a_worker_reaches_its_own_lane_and_no_other(every_stage) -> None:
+    queues = {id: r["Properties"]["QueueName"] for id, r in every_stage.of("AWS::SQS::Queue").items()}
+    prefix = f"holdfast-{every_stage.stage}"
+    for lane in QUEUES.values():
+        statements = _of_function(every_stage, f"{prefix}-worker-{lane.slug}")
+        reached = {queues[r["Fn::GetAtt"][0]]: set() for s in statements for r in _queues_in(s, queues)}
+        for statement in statements:
+            for resource in _queues_in(statement, queues):
+                reached[queues[resource["Fn::GetAtt"][0]]] |= set(statement["Action"])
+        assert set(reached) == {lane.physical_name(prefix), lane.dead_letter_name(prefix)}
+        assert reached[lane.dead_letter_name(prefix)] == {"sqs:SendMessage", "sqs:GetQueueUrl"}
+        assert reached[lane.physical_name(prefix)] == {
+            "sqs:ReceiveMessage",
+            "sqs:DeleteMessage",
+            "sqs:ChangeMessageVisibility",
+            "sqs:GetQueueUrl",
+            "sqs:GetQueueAttributes",
+        }
+
+
+def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> None:
+    table = {f"dynamodb:{verb}" for verb in ("GetItem", "PutItem", "UpdateItem")}
+    worker = _actions(prod, "holdfast-prod-worker-emails-high")
+    assert {a for a in worker if not a.startswith(("sqs", "logs"))} == {
+        *table,
+        *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
+    }
+    assert {a for a in _actions(prod, "holdfast-prod-relay") if a.startswith(("dynamodb", "s3"))} == {
+        "dynamodb:UpdateItem",
+        *(f"dynamodb:{verb}" for verb in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")),
+    }
+    assert {a for a in _actions(prod, "holdfast-prod-api") if not a.startswith("logs")} == {
+        *("dynamodb:GetItem", "dynamodb:PutItem", "s3:GetObject"),
+    }
+
+
+def test_the_relay_can_send_to_every_queue_and_receive_from_none(every_stage) -> None:
+    queues = {id: r["Properties"]["QueueName"] for id, r in every_stage.of("AWS::SQS::Queue").items()}
+    statements = _of_function(every_stage, f"holdfast-{every_stage.stage}-relay")
+    sends = {r["Fn::GetAtt"][0] for s in statements if "sqs:SendMessage" in s["Action"] for r in _queues_in(s, queues)}
+    assert sends == set(queues)
+    assert [a for s in statements for a in s["Action"] if a in ("sqs:ReceiveMessage", "sqs:DeleteMessage")] == []
+
+
+def test_no_role_names_an_event_source_because_that_is_a_cycle_no_synthesis_shows(every_stage) -> None:
+    granted = {action for statements in _grants(every_stage).values() for s in statements for action in s["Action"]}
+    assert [action for action in granted if action.startswith("lambda:")] == []
+
+
+def _grants(stacks: Any) -> dict[str, list[dict[str, Any]]]:
+    """The statements of every role, actions and resources as lists."""
+    grants: dict[str, list[dict[str, Any]]] = {role: [] for role in stacks.of(ROLE)}
+    for policy in stacks.of(POLICY).values():
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            listed = {key: _list(statement[key]) for key in ("Action", "Resource")}
+            for role in policy["Properties"]["Roles"]:
+                grants[role["Ref"]].append({**statement, **listed})
+    return grants
+
+
+def _of_function(stacks: Any, name: str) -> list[dict[str, Any]]:
+    role = stacks.properties(FUNCTION, "FunctionName")[name]["Role"]["Fn::GetAtt"][0]
+    return _grants(stacks)[role]
+
+
+def _actions(stacks: Any, name: str) -> set[str]:
+    return {action for statement in _of_function(stacks, name) for action in statement["Action"]}
+
+
+def _queues_in(statement: dict[str, Any], queues: dict[str, str]) -> list[dict[str, Any]]:
+    resources = [r for r in statement["Resource"] if isinstance(r, dict) and "Fn::GetAtt" in r]
+    return [r for r in resources if r["Fn::GetAtt"][0] in queues]
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]
