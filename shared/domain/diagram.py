@@ -1,4 +1,4 @@
-"""The README's state diagram, drawn from the transition table: `python -m shared.domain.diagram README.md` renews it."""
+"""The README's state diagram, drawn from the transition table: `make diagram` renews it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from shared.ports import JobStore
 from tests.aws import create_jobs_table
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dynamodb() -> Iterator[Any]:
     with mock_aws():
         yield boto3.client("dynamodb", region_name="eu-west-1")

@@ -1,0 +1,92 @@
+# Needs Python 3.11 or later and make, nothing else: Node comes as a wheel, the cloud as a local emulator.
+PYTHON ?= python3
+STAGE ?= dev
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unversioned)
+
+BIN := .venv/bin
+PIP := -m pip install -qq --disable-pip-version-check --no-input --require-hashes
+CDK := PATH="$(CURDIR)/$(BIN):$$PATH" CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk
+READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhouse/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup local up down status test lint format synth deploy diagram lock clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: $(READY) ## create the environments; every other target does it by itself, and it costs nothing once done
+	@:
+
+local: setup ## start the local cloud, deploy into it, show jobs live until Ctrl-C (HOLDFAST_PORT=8600)
+	@$(BIN)/python -m local run
+
+up: setup ## the same in the background; says where it answers
+	@$(BIN)/python -m local up
+
+down: setup ## end what `make up` started, and nothing else
+	@$(BIN)/python -m local down
+
+status: setup ## is the local cloud up, and where
+	@$(BIN)/python -m local status
+
+test: lint ## check everything: style, types, then every test (ARGS="-k lease" narrows the tests)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## style, formatting and types
+	@$(BIN)/ruff check --quiet . && echo "ruff: style is clean"
+	@$(BIN)/ruff format --check --quiet . || { echo "ruff: the files above are not formatted; run make format" >&2; $(BIN)/ruff format --check . >&2; exit 1; }
+	@$(BIN)/mypy
+
+format: setup ## format the code
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+synth: setup ## write the templates of STAGE (dev) to cdk.out; no credentials, no network
+	@$(CDK) synth --quiet --ci --no-notices -c stage=$(STAGE) -c code_version=$(VERSION) $(ARGS) >/dev/null
+	@echo "cdk.out: the templates of stage $(STAGE), code version $(VERSION)"
+
+deploy: setup ## deploy STAGE (dev) into the AWS account of your credentials; cdk asks before it widens permissions
+	@test "$(STAGE)" != local || { echo "stage local lives in the local cloud: make local, or make up" >&2; exit 2; }
+	@echo "cdk deploy: the stacks Holdfast-$(STAGE)-* at code version $(VERSION), into the AWS account of"
+	@echo "profile $${AWS_PROFILE:-(the default credentials)}, region $${AWS_REGION:-$${AWS_DEFAULT_REGION:-(of the profile)}}; once per account: cdk bootstrap"
+	@$(CDK) deploy --all --no-notices -c stage=$(STAGE) -c code_version=$(VERSION) $(ARGS)
+
+diagram: setup ## draw the README's state diagram anew from the transition table
+	@$(BIN)/python -m shared.domain.diagram README.md
+
+lock: ## resolve the *.in files anew into the pinned, hashed *.txt files
+	@test -x .build/lock/bin/uv || { $(PYTHON) -m venv .build/lock && .build/lock/bin/python -m pip install -q --disable-pip-version-check uv==0.13.9; }
+	@for name in requirements requirements-dev local/emulator; do \
+	  .build/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-annotate --custom-compile-command "make lock" $$name.in -o $$name.txt && echo "$$name.txt" || exit 1; \
+	done
+
+clean: ## end the local cloud, remove everything that was built
+	@if test -x $(BIN)/python && test -e .local/state.json; then $(BIN)/python -m local down; fi
+	@rm -rf .venv .build .local node_modules cdk.out outputs.json .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.ready: requirements-dev.txt
+	@echo "set-up: Python environment in .venv"
+	@$(call environment,.venv,requirements-dev.txt)
+
+.build/emulator/.ready: local/emulator.txt
+	@echo "set-up: the emulator's environment in .build/emulator"
+	@$(call environment,.build/emulator,local/emulator.txt)
+
+node_modules/.ready: package-lock.json .venv/.ready
+	@echo "set-up: the CDK command line in node_modules"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+.build/wheelhouse/.ready: $(wildcard lambdas/*/requirements.txt) local/wheelhouse.py .venv/.ready
+	@$(BIN)/python -m local.wheelhouse
+	@touch $@
+
+define environment
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+  { echo "Python 3.11 or later is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say make PYTHON=python3.12 …" >&2; exit 2; }; \
+rm -rf $(1) && $(PYTHON) -m venv $(1) >/dev/null || \
+  { echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }; \
+$(1)/bin/python $(PIP) -r $(2) && touch $@
+endef
