@@ -16,7 +16,8 @@ HoldfastError
 └── JobFailure              a handler says how its attempt failed
     ├── TransientFailure        likely to clear by itself: retried with backoff and jitter
     ├── EnvironmentalFailure    something outside is off for long: slow schedule, no attempt spent
-    └── DeterministicFailure    the same input will fail the same way: dead at once
+    ├── DeterministicFailure    the same input will fail the same way: dead at once
+    └── UnknownOutcome          an at-most-once effect was interrupted: dead, for a human to look
 """
 
 from __future__ import annotations
@@ -101,23 +102,30 @@ class AlreadySubmitted(HoldfastError):
 
 
 class RingRefused(HoldfastError):
-    """SQS did not take these doorbells; the stream must deliver their records again."""
+    """SQS did not take these doorbells; the stream must deliver their records again. `code`: SQS's own, if it said."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class JobFailure(HoldfastError):
     """How an attempt failed, in the handler's own words.
 
     code         short and stable, for grouping ("csv-row-invalid"), at most 64 characters
-    retry_after  the earliest wait a server asked for; never undercut
+    retry_after  the earliest wait a server asked for, a timedelta or seconds; never undercut
     """
 
     code = "failed"
 
-    def __init__(self, message: str, *, code: str | None = None, retry_after: timedelta | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, retry_after: timedelta | float | None = None) -> None:
         super().__init__(message)
-        if code is not None:
-            self.code = code
-        self.retry_after = retry_after
+        if code:
+            self.code = str(code)
+        given = (
+            retry_after if retry_after is None or isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)
+        )
+        self.retry_after = given
 
 
 class TransientFailure(JobFailure):
@@ -136,3 +144,9 @@ class DeterministicFailure(JobFailure):
     """It will fail again the same way: a malformed payload, an unknown tenant, a broken invariant."""
 
     code = "deterministic"
+
+
+class UnknownOutcome(JobFailure):
+    """An at-most-once effect began and nobody knows how it ended. It is never begun again; an operator must look."""
+
+    code = "unknown-outcome"

@@ -4,12 +4,13 @@ suite holds both to the same promises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from shared.domain.job import Job, RunRecord
+from shared.domain.lease import Lease
 from shared.domain.states import Seen, Transition
 from shared.queues import Queue
 
@@ -39,10 +40,15 @@ class JobStore(Protocol):
     def get(self, job_id: str) -> Job | None:
         """The record, read strongly; None when there is none or its TTL has passed is for the caller to judge."""
 
-    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:
-        """Store a payload too large for the record, under its fingerprint, before the record that names it."""
+    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
+        """Ids of at most `limit` jobs in this shard of the `due` index due by `horizon`, the longest due first. Read
+        eventually consistent: a job may be missing for a moment, or be listed after it left.
+        """
 
-    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
+        """Store a payload too large for the record, under a digest of its text, before the record that names it."""
+
+    def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """The stored payload, read strongly; None when it is gone."""
 
     def record_run(self, record: RunRecord) -> None:
@@ -116,8 +122,42 @@ class Mailbox(Protocol):
         not be set comes back by its earlier one, which costs time and nothing else.
         """
 
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Delete these now: the process is about to end without answering for its batch. Best effort, like `hide`."""
+
     def set_aside(self, message: Message, why: str) -> None:
         """A copy of a message that belongs to no job, to the DLQ. Raises RingRefused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """One effect of one run. `tried`: this run has already called it (its row may be ours by a lost answer if not)."""
+
+    lease: Lease
+    name: str
+    at_most_once: bool
+    tried: bool
+
+    @property
+    def seen(self) -> Seen:
+        """What a write about this effect must find."""
+        return replace(self.lease.seen(), effect=self.name)
+
+
+class Effects(Protocol):
+    """Side effects recorded in the job, at most once to success."""
+
+    def once(self, guarded: Guarded, fn: Callable[[], Any]) -> Any:
+        """Run `fn` unless the record holds its outcome, and return that. Raises LeaseLost, UnknownOutcome,
+        DeterministicFailure (an outcome that cannot be kept, too many effects), StoreUnavailable, or what `fn` raises.
+        """
+
+
+class Meter(Protocol):
+    """Counts and durations of one batch, emitted once at its end, from one thread."""
+
+    def emit(self, queue: str, counted: Sequence[Measured]) -> None:
+        """Publish what a batch came to."""
 
 
 class Links(Protocol):
@@ -125,6 +165,18 @@ class Links(Protocol):
 
     def link(self, key: str, lifetime: timedelta) -> str:
         """A URL that anyone may GET for that long (SigV4, virtual-hosted on AWS). Never checks that the file exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One delivery: how it ended and, for a run, how long it took and how long its job had waited for it."""
+
+    type: str
+    outcome: str
+    attempt: int = 0
+    reclaimed: bool = False
+    ran: timedelta | None = None
+    since_submit: timedelta | None = None
 
 
 class Clock(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NoReturn
 
 from shared.errors import DeclarationError
 
@@ -32,6 +33,54 @@ MAX_DELAY = timedelta(minutes=15)
 """DelaySeconds ends here; on FIFO lanes no per-message delay exists at all."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*")
+_ACTION = re.compile(r"[a-z][a-z0-9-]*:[A-Z][A-Za-z0-9]*")
+_RESOURCE = re.compile(r"(?P<service>[a-z][a-z0-9-]*):(?P<name>[A-Za-z][^\s*?]*([/:-]\*)?)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Right:
+    """What a lane's jobs may do in AWS besides their files; its own worker gets it and no other.
+
+    actions   whole names, "ses:SendEmail"
+    resource  the end of an ARN of this account and region, "ses:identity/example.com"; "{stage}" stands for the stage;
+              "*" after "/", ":" or "-" at its end for everything under it
+    because   why everything under it, where it ends so
+
+    Raises DeclarationError, by name, for a right to do everything or to touch everything.
+    """
+
+    actions: tuple[str, ...]
+    resource: str
+    because: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.actions:
+            self._refuse("it allows nothing; name its actions")
+        if wild := [action for action in self.actions if not _ACTION.fullmatch(action)]:
+            self._refuse(f"action {wild[0]!r} is not one whole name like 'ses:SendEmail'")
+        if not (match := _RESOURCE.fullmatch(self.resource)) or re.sub(r"\{stage\}", "", match["name"]).count("{"):
+            self._refuse("a resource is like 'ses:identity/example.com' or 'ses:identity/*', with no name but {stage}")
+        if foreign := [action for action in self.actions if not action.startswith(f"{match['service']}:")]:
+            self._refuse(f"action {foreign[0]!r} is not one of {match['service']!r}")
+        if self.is_wide and not self.because:
+            self._refuse("it reaches everything under a name; say why in `because`, or name the one resource")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise DeclarationError(f"right to {', '.join(self.actions) or 'nothing'} on {self.resource!r}: {why}")
+
+    @property
+    def is_wide(self) -> bool:
+        """It reaches everything under a name."""
+        return self.resource.endswith("*")
+
+    @property
+    def service(self) -> str:
+        """The ARN's service, "ses"."""
+        return self.resource.partition(":")[0]
+
+    def name(self, stage: str) -> str:
+        """What follows the account in the ARN, "identity/*"."""
+        return self.resource.partition(":")[2].replace("{stage}", stage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +91,10 @@ class Queue:
     parallelism       jobs that one worker runs at once, in threads
     max_concurrency   worker invocations at once (the event source's limit, never reserved concurrency)
     memory_mb         of the worker function
-    oldest_age_alarm  someone is waiting longer than the design intended
+    oldest_age_alarm  someone is waiting longer than the design intended; above the deadline, because SQS counts what
+                      is being worked on
     fifo              one job at a time per ordering key, in the order of arrival
+    rights            what its jobs may do in AWS besides reading and writing their files
 
     Raises DeclarationError for values that cannot work, naming the queue, the rule and the way out.
     """
@@ -55,6 +106,7 @@ class Queue:
     memory_mb: int
     oldest_age_alarm: timedelta
     fifo: bool = False
+    rights: tuple[Right, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > 40:
@@ -76,8 +128,11 @@ class Queue:
             self._refuse(f"max_concurrency {self.max_concurrency} is outside the 2..1000 an event source takes")
         if not 128 <= self.memory_mb <= 10_240:
             self._refuse(f"memory of {self.memory_mb} MB is outside Lambda's 128..10240")
-        if self.oldest_age_alarm < timedelta(seconds=1):
-            self._refuse(f"an age alarm at {self.oldest_age_alarm} would always ring")
+        if self.oldest_age_alarm <= self.deadline:
+            self._refuse(
+                f"an age alarm at {_words(self.oldest_age_alarm)} rings for healthy jobs: SQS counts a message until "
+                f"it is deleted, and one job may run {_words(self.deadline)}"
+            )
 
     def _refuse(self, why: str) -> None:
         raise DeclarationError(f"queue {self.name!r}: {why}")
@@ -132,6 +187,28 @@ def declare(*queues: Queue) -> dict[str, Queue]:
     return {queue.name: queue for queue in queues}
 
 
+SEND_EMAIL = (
+    Right(
+        actions=("ses:SendEmail",),
+        resource="ses:identity/*",
+        because="The payload names the sender; SES itself refuses one that is not a verified identity.",
+    ),
+    Right(
+        actions=("ses:SendEmail",),
+        resource="ses:configuration-set/*",
+        because="The payload may name the configuration set, which has no rights of its own.",
+    ),
+)
+"""SES asks for both where a configuration set is used. To hold jobs to some senders, name the identities here."""
+
+READ_WEBHOOK_SECRETS = (
+    Right(
+        actions=("secretsmanager:GetSecretValue",),
+        resource="secretsmanager:secret:holdfast/{stage}/webhooks/*",
+        because="One secret per receiver, made by an operator; AWS ends each ARN with six random characters.",
+    ),
+)
+
 QUEUES = declare(
     Queue(
         name="emails.high",
@@ -139,7 +216,8 @@ QUEUES = declare(
         parallelism=5,
         max_concurrency=10,
         memory_mb=512,
-        oldest_age_alarm=timedelta(seconds=60),
+        oldest_age_alarm=timedelta(minutes=2),
+        rights=SEND_EMAIL,
     ),
     Queue(
         name="emails.bulk",
@@ -148,6 +226,7 @@ QUEUES = declare(
         max_concurrency=2,
         memory_mb=512,
         oldest_age_alarm=timedelta(minutes=15),
+        rights=SEND_EMAIL,
     ),
     Queue(
         name="webhooks.partner-a",
@@ -157,6 +236,7 @@ QUEUES = declare(
         memory_mb=512,
         oldest_age_alarm=timedelta(minutes=2),
         fifo=True,
+        rights=READ_WEBHOOK_SECRETS,
     ),
     Queue(
         name="exports.month-end",
@@ -164,7 +244,7 @@ QUEUES = declare(
         parallelism=4,
         max_concurrency=10,
         memory_mb=2048,
-        oldest_age_alarm=timedelta(minutes=1),
+        oldest_age_alarm=timedelta(minutes=15),
     ),
     Queue(
         name="thumbnails",

@@ -64,6 +64,11 @@ class RelaySettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromoterSettings(Settings):
+    """The promoter reads and writes job records, and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerSettings(Settings):
     """queue: the lane this worker serves, a name of shared/queues.py · bucket: where job files live."""
 

@@ -33,7 +33,8 @@ class ObservabilityStack(cdk.Stack):
         for declared in QUEUES.values():
             self._watch_queue(declared)
         self._watch_relay()
-        for function in ("api", "relay", *(f"worker-{declared.slug}" for declared in QUEUES.values())):
+        self._watch_promoter()
+        for function in ("api", "relay", "promoter", *(f"worker-{declared.slug}" for declared in QUEUES.values())):
             self._watch_function(function)
         self._alarms.raise_when(
             "api-5xx",
@@ -78,6 +79,15 @@ class ObservabilityStack(cdk.Stack):
             at_least=1,
             says="The relay put outbox records aside: the jobs they name are not being started.",
             runbook="relay-parked",
+        )
+
+    def _watch_promoter(self) -> None:
+        self._alarms.raise_when_silent(
+            "promoter-silent",
+            metric("AWS/Lambda", "Invocations", "Sum", FunctionName=self._stage.function_name("promoter")),
+            minutes=5,
+            says="The promoter has not ticked for five minutes: scheduled jobs and long retries do not start.",
+            runbook="promoter-silent",
         )
 
     def _watch_function(self, function: str) -> None:

@@ -13,11 +13,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shared.domain.states import OUTBOX_OPEN, State
-from shared.queues import DEAD_LETTER_RETENTION, QUEUES, Queue
-from shared.settings import ApiSettings, RelaySettings, WorkerSettings
+from shared.queues import DEAD_LETTER_RETENTION, QUEUES, Queue, Right
+from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
 from stacks.constructs.acknowledged import acknowledge
 from stacks.constructs.front_door import FrontDoor
 from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.ticker import Ticker
 from stacks.constructs.work_queue import WorkQueue, duration
 from stacks.stage import Stage
 from stacks.storage_stack import StorageStack
@@ -25,10 +26,15 @@ from stacks.storage_stack import StorageStack
 API_TIMEOUT = timedelta(seconds=28)
 """Just below API Gateway's 29 s: a slow table becomes our 503, not its own 504."""
 
+PROMOTER_TIMEOUT = timedelta(seconds=55)
+"""A tick is over before the next one is due."""
+
 RELAY_TIMEOUT = timedelta(seconds=60)
 RELAY_BATCH = 100
 RELAY_RETRIES = 200
 RELAY_RECORD_AGE = timedelta(hours=23)
+
+_AS_NAMED = cdk.ArnFormat.NO_RESOURCE_NAME
 
 
 class PipelineStack(cdk.Stack):
@@ -43,6 +49,7 @@ class PipelineStack(cdk.Stack):
         }
         self.workers = {name: self._worker(QUEUES[name], lane) for name, lane in self.lanes.items()}
         self.relay = self._relay(self._parked_queue())
+        self.promoter = self._promoter()
         self.door = FrontDoor(self, "Door", stage=stage, function=self._api().function)
         self._say_where_things_are()
 
@@ -74,6 +81,8 @@ class PipelineStack(cdk.Stack):
         # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
         worker.may("s3:ListBucket", on=bucket.bucket_arn)
         worker.may("sqs:SendMessage", "sqs:GetQueueUrl", on=lane.dead_letters.queue_arn)
+        for right in declared.rights:
+            self._grant(right, worker)
         # Grants receive, delete and change-visibility on the lane's own queue. No filter: it would delete what it does
         # not match. No reserved concurrency: pollers that are throttled still raise the receive count, and healthy
         # messages reach the DLQ without ever running.
@@ -86,6 +95,14 @@ class PipelineStack(cdk.Stack):
             )
         )
         return worker
+
+    def _grant(self, right: Right, worker: PythonFunction) -> None:
+        """Let this worker do what its lane declares, in this account and region."""
+        name = right.name(self._stage.stage)
+        worker.may(*right.actions, on=self.format_arn(service=right.service, resource=name, arn_format=_AS_NAMED))
+        if right.is_wide:
+            arn = f"arn:<AWS::Partition>:{right.service}:<AWS::Region>:<AWS::AccountId>:{name}"
+            acknowledge(worker.role, f"AwsSolutions-IAM5[Resource::{arn}]", right.because)
 
     def _relay(self, parked: sqs.Queue) -> PythonFunction:
         relay = PythonFunction(
@@ -106,6 +123,25 @@ class PipelineStack(cdk.Stack):
         relay.may("sqs:SendMessage", "sqs:GetQueueUrl", on=parked.queue_arn)
         relay.function.add_event_source(_outbox(self._storage, parked))
         return relay
+
+    def _promoter(self) -> PythonFunction:
+        name = self._stage.function_name("promoter")
+        promoter = PythonFunction(
+            self,
+            "Promoter",
+            stage=self._stage,
+            name=name,
+            folder="promoter",
+            settings=PromoterSettings(**self._common),
+            memory_mb=512,
+            timeout=PROMOTER_TIMEOUT,
+            description="Makes due jobs queued, once a minute",
+        )
+        jobs = self._storage.jobs.table_arn
+        promoter.may("dynamodb:GetItem", "dynamodb:UpdateItem", on=jobs)
+        promoter.may("dynamodb:Query", on=f"{jobs}/index/due")
+        Ticker(self, "PromoterTicks", name=name, function=promoter.function)
+        return promoter
 
     def _parked_queue(self) -> sqs.Queue:
         parked = sqs.Queue(

@@ -11,7 +11,7 @@ from typing import Any
 from shared.domain.doorbell import Bell
 from shared.domain.job import Job, open_key, random_job_id
 from shared.domain.states import OUTBOX_OPEN, State
-from shared.ports import Message, Ring, Unsent
+from shared.ports import Measured, Message, Ring, Unsent
 from shared.queues import Queue
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
@@ -32,6 +32,7 @@ def a_job(**fields: Any) -> Job:
         "run_at": NOW,
         "available_at": NOW,
         "deadline_at": NOW + timedelta(hours=24),
+        "max_age_seconds": 24 * 3600,
         "max_attempts": 6,
         "fingerprint": bytes(16),
         "dispatch": 1,
@@ -101,12 +102,29 @@ class RecordedLog:
 
 
 @dataclass
+class RecordedMeter:
+    """Keeps what every batch came to."""
+
+    batches: list[tuple[str, list[Measured]]] = field(default_factory=list)
+
+    def emit(self, queue: str, counted: Sequence[Measured]) -> None:
+        self.batches.append((queue, list(counted)))
+
+    def outcomes(self) -> list[str]:
+        return [one.outcome for _, counted in self.batches for one in counted]
+
+
+@dataclass
 class MemoryMailbox:
     """A mailbox that shows when each message would come back."""
 
     hidden: dict[str, timedelta] = field(default_factory=dict)
     hides: list[tuple[str, timedelta]] = field(default_factory=list)
     orphans: list[tuple[Message, str]] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        self.acknowledged += [message.message_id for message in messages]
 
     def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
         for message, wait in zip(messages, for_, strict=True):

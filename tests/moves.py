@@ -7,8 +7,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from shared.domain.job import Job, Progress, due_key
-from shared.domain.states import OUTBOX_OPEN, Arm, Either, Exists, Guard, Missing, Seen, State, Transition, Versus
+from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Effect, Job, Progress, due_key
+from shared.domain.states import (
+    OUTBOX_OPEN,
+    Arm,
+    EffectFree,
+    EffectMine,
+    Either,
+    Exists,
+    Guard,
+    Missing,
+    Seen,
+    State,
+    Transition,
+    Versus,
+)
 from tests.builders import NOW, a_job
 
 CHANGES: Mapping[str, Any] = {
@@ -41,6 +54,7 @@ CHANGES: Mapping[str, Any] = {
     "published_at": NOW,
     "result": {"file": {"key": "exports/a.pdf", "size": 12, "contentType": "application/pdf"}},
     "progress": Progress(3, 9, "pages"),
+    "effect": Effect(status=EFFECT_COMPLETED, run=3, at=NOW, outcome='{"outcome":"ch_1"}'),
 }
 
 
@@ -82,7 +96,14 @@ def seen_for(job: Job) -> Seen:
         horizon=NOW + timedelta(minutes=3),
         stall_limit=1,
         checkpoint={"page": 7},
+        effect="charge",
     )
+
+
+def _with(job: Job, status: str, run: int) -> Job:
+    """The job with the effect that `seen_for` names, beside one that no move may touch."""
+    other = Effect(status=EFFECT_COMPLETED, run=1, at=NOW, outcome='{"outcome":null}')
+    return replace(job, effects={"charge": Effect(status=status, run=run, at=NOW), "other": other})
 
 
 def satisfied(guard: Guard, job: Job) -> Job:
@@ -98,6 +119,10 @@ def satisfied(guard: Guard, job: Job) -> Job:
             return replace(job, deadline_at=NOW)
         case Either(options) if Versus("attempts", ">=", other="max_attempts") in options:
             return replace(job, stalls=1)
+        case EffectFree(takeover=True):
+            return _with(job, EFFECT_STARTED, job.run - 1)
+        case EffectMine():
+            return _with(job, EFFECT_STARTED, job.run)
     return job
 
 
@@ -133,6 +158,16 @@ def broken(guard: Guard, job: Job) -> list[Job]:
             return [replace(job, checkpoint={"page": 7})]
         case Either(options) if Versus("attempts", ">=", other="max_attempts") in options:
             return [replace(job, stalls=0, attempts=2)]
+        case EffectFree(takeover=True):
+            return [_with(job, EFFECT_COMPLETED, job.run - 1), _with(job, EFFECT_STARTED, job.run)]
+        case EffectFree(takeover=False):
+            return [_with(job, EFFECT_COMPLETED, job.run - 1), _with(job, EFFECT_STARTED, job.run - 1)]
+        case EffectMine():
+            return [
+                _with(job, EFFECT_COMPLETED, job.run),
+                _with(job, EFFECT_STARTED, job.run - 1),
+                replace(job, effects={}),
+            ]
         case _ if getattr(guard, "field", "") == "outbox":
             return [replace(job, outbox=None if job.outbox else OUTBOX_OPEN)]
         case _ if getattr(guard, "field", "") == "published_at":

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from shared.adapters.wire import UnreadableRecordError, from_item
+from shared.adapters.wire import from_item
 from shared.operations.relay import OutboxRecord
 
 
@@ -15,7 +15,7 @@ def outbox_record(record: Mapping[str, Any]) -> OutboxRecord:
     try:
         image = {name: _binary_decoded(value) for name, value in record["dynamodb"]["NewImage"].items()}
         return OutboxRecord(record, from_item(image))
-    except (UnreadableRecordError, KeyError, AttributeError, TypeError, ValueError) as e:
+    except Exception as e:  # whatever is wrong with one record, its shard goes on
         return OutboxRecord(record, None, f"{type(e).__name__}: {e}")
 
 

@@ -6,6 +6,8 @@ import os
 import random
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -13,9 +15,10 @@ from aws_lambda_powertools import Logger
 from botocore.config import Config
 
 from shared.adapters.dynamodb import DynamoJobStore
+from shared.adapters.effects import PowertoolsEffects
 from shared.adapters.files import S3Files
 from shared.adapters.sqs import SqsMailbox, message_of
-from shared.adapters.system import PowertoolsLog, SystemClock
+from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
 from shared.jobs import Catalogue
 from shared.operations.run import WorkerPorts, run_batch
 from shared.queues import QUEUES
@@ -30,21 +33,28 @@ CLIENT = Config(
     max_pool_connections=max(QUEUE.parallelism, 10),
 )
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
+STORE = DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table)
 PORTS = WorkerPorts(
     queue=QUEUE,
-    store=DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
+    stage=SETTINGS.stage,
+    store=STORE,
     mailbox=SqsMailbox(boto3.client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
     files=S3Files(boto3.client("s3", config=CLIENT), SETTINGS.bucket),
+    effects=PowertoolsEffects(STORE, SystemClock()),
     catalogue=Catalogue(),
     clock=SystemClock(),
     log=LOG,
+    meter=PowertoolsMeter(),
     code_version=SETTINGS.code_version,
     dice=random.random,
     token=lambda: secrets.token_hex(8),
+    time_left=lambda: QUEUE.function_timeout,
+    end_process=lambda: os._exit(1),  # no clean-up: it would wait for the very thread that hangs
 )
 
 
-def handler(event: Mapping[str, Any], context: object) -> dict[str, list[dict[str, str]]]:  # noqa: ARG001
+def handler(event: Mapping[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
     """One batch of the lane. Answers with the messages that must come back; never raises for a job's failure."""
-    kept = run_batch([message_of(record) for record in event["Records"]], PORTS)
+    ports = replace(PORTS, time_left=lambda: timedelta(milliseconds=context.get_remaining_time_in_millis()))
+    kept = run_batch([message_of(record) for record in event["Records"]], ports)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in kept]}

@@ -75,7 +75,7 @@ class DynamoJobStore:
         """See JobStore. One conditional UpdateItem; a refusal brings the record it met in the same answer."""
         move.check_changes(changes)
         expression = Expression()
-        condition, update = expression.condition(move, seen), expression.update(move, changes)
+        condition, update = expression.condition(move, seen), expression.update(move, seen, changes)
         try:
             answer = self._call(
                 "update_item",
@@ -97,17 +97,29 @@ class DynamoJobStore:
         item = self._item(job_key(job_id))
         return None if item is None else from_item(item)
 
-    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:
+    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
+        """See JobStore."""
+        page = self._call(
+            "query",
+            TableName=self._table,
+            IndexName="due",
+            KeyConditionExpression="due_key = :key AND due_at <= :horizon",
+            ExpressionAttributeValues={":key": {"S": f"due#{shard}"}, ":horizon": encode("due_at", horizon)},
+            Limit=limit,
+        )
+        return [item["pk"]["S"].removeprefix("JOB#") for item in page["Items"]]
+
+    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
         """See JobStore. Unconditional: its key names its content, so a repeat writes the same."""
-        item = _payload_key(job_id, fingerprint) | {
+        item = _payload_key(job_id, ref) | {
             "payload": {"S": payload},
             "expires_at": encode("expires_at", expires_at),
         }
         self._call("put_item", TableName=self._table, Item=item)
 
-    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+    def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """See JobStore."""
-        item = self._item(_payload_key(job_id, fingerprint))
+        item = self._item(_payload_key(job_id, ref))
         return None if item is None else str(item["payload"]["S"])
 
     def record_run(self, record: RunRecord) -> None:
@@ -158,7 +170,9 @@ class DynamoJobStore:
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
         except ClientError as e:
-            if e.response["Error"]["Code"] in _BUSY:
+            # A proxy's bare 5xx has no JSON body, and botocore makes a code of its status.
+            status = e.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if e.response["Error"]["Code"] in _BUSY or status >= 500:
                 raise StoreUnavailable(f"{operation} on {self._table}: {e.response['Error']['Code']}") from e
             raise
         except BotoCoreError as e:
@@ -185,8 +199,8 @@ def _put(row: Row) -> dict[str, Any]:
     return {"TableName": row.table, "Item": {name: encode(name, value) for name, value in row.values.items()}}
 
 
-def _payload_key(job_id: str, fingerprint: bytes) -> Item:
-    return {"pk": {"S": f"JOB#{job_id}"}, "sk": {"S": f"PAYLOAD#{fingerprint.hex()}"}}
+def _payload_key(job_id: str, ref: bytes) -> Item:
+    return {"pk": {"S": f"JOB#{job_id}"}, "sk": {"S": f"PAYLOAD#{ref.hex()}"}}
 
 
 def _run_record(job_id: str, item: Item) -> RunRecord:

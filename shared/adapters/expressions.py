@@ -6,7 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shared.adapters.wire import encode
-from shared.domain.states import AsSeen, Either, Exists, Guard, Missing, Seen, Transition, Versus
+from shared.domain.job import EFFECT_STARTED
+from shared.domain.states import (
+    AsSeen,
+    EffectFree,
+    EffectMine,
+    Either,
+    Exists,
+    Guard,
+    Missing,
+    Seen,
+    Transition,
+    Versus,
+)
 
 
 class Expression:
@@ -36,18 +48,18 @@ class Expression:
         """All of these guards hold."""
         return self._and(self._guards(guards, seen))
 
-    def update(self, move: Transition, changes: Mapping[str, Any]) -> str:
+    def update(self, move: Transition, seen: Seen, changes: Mapping[str, Any]) -> str:
         """What the move writes."""
-        assigned = dict(move.fixed) | {name: value for name, value in changes.items() if name not in move.first}
-        if move.target is not None:
-            assigned["state"] = move.target
-        sets = [f"{self._name(name)} = {self._value(name, value)}" for name, value in assigned.items()]
+        given = {name: value for name, value in changes.items() if name not in move.first}
+        assigned = dict(move.fixed) | given | ({} if move.target is None else {"state": move.target})
+        sets = [f"{self._path(name, seen)} = {self._value(name, value)}" for name, value in assigned.items()]
         sets += [
             f"{self._name(name)} = if_not_exists({self._name(name)}, {self._value(name, changes[name])})"
             for name in move.first
+            if name in changes
         ]
         adds = [f"{self._name(name)} {self._value(name, by)}" for name, by in move.adds]
-        drops = [self._name(name) for name in move.drops if name not in assigned]
+        drops = [self._path(name, seen) for name in move.drops if name not in assigned]
         parts = (("SET", sets), ("ADD", adds), ("REMOVE", drops))
         return " ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what)
 
@@ -70,6 +82,23 @@ class Expression:
                 return f"{self._name(guard.field)} = {self._value(guard.field, value)}"
             case Either():
                 return f"({' OR '.join(self._guards(guard.options, seen))})"
+            case EffectFree():
+                absent = f"attribute_not_exists({self._path('effect', seen)})"
+                return f"({absent} OR ({self._started(seen, '<')}))" if guard.takeover else absent
+            case EffectMine():
+                return self._started(seen, "=")
+
+    def _started(self, seen: Seen, operator: str) -> str:
+        path, run = self._path("effect", seen), self._value("run", seen.value("run"))
+        status = self._value("status", EFFECT_STARTED)
+        return f"{path}.{self._name('status')} = {status} AND {path}.{self._name('run')} {operator} {run}"
+
+    def _path(self, field: str, seen: Seen) -> str:
+        """The field's place in the item; "effect" is the entry that `seen` names, whatever characters its name has."""
+        if field != "effect":
+            return self._name(field)
+        self._names["#effect_name"] = str(seen.value("effect"))
+        return f"{self._name('effects')}.#effect_name"
 
     def _and(self, parts: Iterable[str]) -> str:
         return " AND ".join(parts)

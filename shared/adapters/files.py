@@ -84,13 +84,13 @@ class S3Files:
         retry_after = _seconds(answer.get("HTTPHeaders", {}).get("retry-after"))
         said = f"{doing}: S3 answered {status} {code}"
         if code == "NoSuchKey":
-            return DeterministicFailure(f"{key} is missing in bucket {self._bucket}", code="file-missing")
+            return DeterministicFailure(f"{key} is missing", code="file-missing")
         if code in _THROTTLED or status in (429, 503):
             return TransientFailure(said, code="s3-throttled", retry_after=retry_after)
         if code in _PASSING or status >= 500:
             return TransientFailure(said, code="s3-unreachable", retry_after=retry_after)
         if code in _MISDEPLOYED:
-            return EnvironmentalFailure(f"{said} for bucket {self._bucket}", code="s3-bucket-missing")
+            return EnvironmentalFailure(f"{said} for the bucket of job files", code="s3-bucket-missing")
         if status == 403:
             # Environmental, not dead at once: a lost grant or key breaks every job alike and is mended outside them.
             # The price: to a role without s3:ListBucket, S3 says 403 for a missing key too.

@@ -46,7 +46,7 @@ class MemoryJobStore:
             found = self._jobs.get(job_id)
             if not allowed(found, move, seen) or found is None:
                 raise MoveRefused(job_id, move.name, found)
-            self._write(after(found, move, changes))
+            self._write(after(found, move, changes, seen.effect))
             return self._jobs[job_id]
 
     def get(self, job_id: str) -> Job | None:
@@ -54,15 +54,21 @@ class MemoryJobStore:
         with self._lock:
             return self._jobs.get(job_id)
 
-    def put_payload(self, job_id: str, fingerprint: bytes, payload: str, expires_at: datetime) -> None:  # noqa: ARG002
-        """See JobStore. Nothing here outlives a test, so the time to live is not kept."""
-        with self._lock:
-            self._payloads[job_id, fingerprint] = payload
-
-    def get_payload(self, job_id: str, fingerprint: bytes) -> str | None:
+    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
         """See JobStore."""
         with self._lock:
-            return self._payloads.get((job_id, fingerprint))
+            found = [j for j in self._jobs.values() if j.due_key == f"due#{shard}" and j.due_at and j.due_at <= horizon]
+        return [job.job_id for job in sorted(found, key=lambda job: job.due_at or horizon)][:limit]
+
+    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:  # noqa: ARG002
+        """See JobStore. Nothing here outlives a test, so the time to live is not kept."""
+        with self._lock:
+            self._payloads[job_id, ref] = payload
+
+    def get_payload(self, job_id: str, ref: bytes) -> str | None:
+        """See JobStore."""
+        with self._lock:
+            return self._payloads.get((job_id, ref))
 
     def record_run(self, record: RunRecord) -> None:
         """See JobStore."""

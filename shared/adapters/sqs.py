@@ -18,6 +18,19 @@ from shared.queues import Queue
 LONGEST_HIDE = timedelta(hours=12) - timedelta(minutes=16)
 """SQS counts 12 hours from the receive, which may lie a whole invocation back, and refuses more instead of clamping."""
 
+HOPELESS = frozenset(
+    {
+        "InvalidMessageContents",
+        "InvalidParameterValue",
+        "InvalidAttributeValue",
+        "InvalidAttributeName",
+        "AWS.SimpleQueueService.BatchRequestTooLong",
+        "BatchRequestTooLong",
+        "MissingParameter",
+    }
+)
+"""Codes that say a message will never be taken. SenderFault does not: SQS blames the sender for being throttled too."""
+
 T = TypeVar("T")
 
 
@@ -50,9 +63,10 @@ class SqsDoorbell:
             url = self._urls.of(name(self._prefix))
             answer = _or_refused(lambda: self._client.send_message_batch(QueueUrl=url, Entries=entries))
         except RingRefused as e:
-            return [Unsent(ring, str(e), hopeless=False) for ring in rings]
+            alone = len(rings) == 1  # beside others, one of which may be at fault, each gets its try alone first
+            return [Unsent(ring, str(e), hopeless=alone and e.code in HOPELESS) for ring in rings]
         return [
-            Unsent(rings[int(f["Id"])], f"{f['Code']}: {f.get('Message', '')}", bool(f["SenderFault"]))
+            Unsent(rings[int(f["Id"])], f"{f['Code']}: {f.get('Message', '')}", f["Code"] in HOPELESS)
             for f in answer.get("Failed", ())
         ]
 
@@ -79,7 +93,13 @@ class SqsMailbox:
                 {"Id": str(n), "ReceiptHandle": message.receipt, "VisibilityTimeout": _seconds(wait)}
                 for n, (message, wait) in enumerate(pairs[start : start + 10])
             ]
-            self._hide(entries)
+            self._best_effort("change_message_visibility_batch", "visibility-not-set", entries)
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """See Mailbox."""
+        for start in range(0, len(messages), 10):
+            entries = [{"Id": str(n), "ReceiptHandle": m.receipt} for n, m in enumerate(messages[start : start + 10])]
+            self._best_effort("delete_message_batch", "not-deleted", entries)
 
     def set_aside(self, message: Message, why: str) -> None:
         """See Mailbox."""
@@ -95,15 +115,15 @@ class SqsMailbox:
             )
         )
 
-    def _hide(self, entries: list[dict[str, Any]]) -> None:
+    def _best_effort(self, operation: str, said: str, entries: list[dict[str, Any]]) -> None:
         try:
             url = self._urls.of(self._name)
-            answer = _or_refused(lambda: self._client.change_message_visibility_batch(QueueUrl=url, Entries=entries))
+            answer = _or_refused(lambda: getattr(self._client, operation)(QueueUrl=url, Entries=entries))
             why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
         except RingRefused as e:
             why = str(e)
         if why:
-            self._log.event("visibility-not-set", level="warning", why=why)
+            self._log.event(said, level="warning", why=why)
 
 
 def message_of(record: Mapping[str, Any]) -> Message:
@@ -152,6 +172,8 @@ def _or_refused(call: Callable[[], T]) -> T:
         return call()
     except ClientError as e:
         error = e.response["Error"]
-        raise RingRefused(f"{e.operation_name}: {error['Code']}: {error.get('Message', '')}"[:300]) from e
+        raise RingRefused(
+            f"{e.operation_name}: {error['Code']}: {error.get('Message', '')}"[:300], error["Code"]
+        ) from e
     except BotoCoreError as e:
         raise RingRefused(f"{type(e).__name__}: {e}"[:300]) from e

@@ -1,11 +1,18 @@
-"""The clock, and structured logs through Powertools."""
+"""The clock, and structured logs and metrics through Powertools."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+from shared.domain.outcome import Outcome
+from shared.ports import Measured
+from shared.telemetry import ATTEMPT, LEASE_EXPIRIES, NAMESPACE, RUN_TIME, TOTAL_TIME, outcome_metric
 
 
 class SystemClock:
@@ -28,3 +35,34 @@ class PowertoolsLog:
         why = {} if error is None else {"error": f"{type(error).__name__}: {error}"[:500]}
         stack = error if level == "error" else None
         getattr(self._logger, level)(name, extra=fields | why, exc_info=stack)
+
+
+class PowertoolsMeter:
+    """Meter as CloudWatch embedded metrics: one line per job type and batch, written by the batch's own thread."""
+
+    def emit(self, queue: str, counted: Sequence[Measured]) -> None:
+        """See Meter. A fresh object each time: the shared one of Powertools miscounts under threads."""
+        by_type: dict[str, list[Measured]] = {}
+        for one in counted:
+            by_type.setdefault(one.type or "unknown", []).append(one)
+        for job_type, ended in by_type.items():
+            metrics = EphemeralMetrics(namespace=NAMESPACE)
+            metrics.add_dimension("queue", queue)
+            metrics.add_dimension("type", job_type)
+            for name, unit, value in _values(ended):
+                metrics.add_metric(name, unit, value)
+            metrics.flush_metrics()
+
+
+def _values(ended: Sequence[Measured]) -> list[tuple[str, MetricUnit, float]]:
+    outcomes = Counter(outcome_metric(one.outcome) for one in ended)
+    values = [(name, MetricUnit.Count, float(n)) for name, n in outcomes.items()]
+    reclaimed = sum(one.reclaimed for one in ended)
+    values += [(LEASE_EXPIRIES, MetricUnit.Count, float(reclaimed))] if reclaimed else []
+    for one in ended:
+        if one.ran is not None:
+            values.append((RUN_TIME, MetricUnit.Milliseconds, one.ran.total_seconds() * 1000))
+            values.append((ATTEMPT, MetricUnit.Count, float(one.attempt)))
+        if one.since_submit is not None and one.outcome == Outcome.COMPLETED:
+            values.append((TOTAL_TIME, MetricUnit.Milliseconds, one.since_submit.total_seconds() * 1000))
+    return values

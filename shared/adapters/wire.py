@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any
 
-from shared.domain.job import Job, Progress, from_ms, to_ms
+from shared.domain.job import Effect, Job, Progress, from_ms, to_ms
 from shared.domain.states import State
 
 Item = dict[str, dict[str, Any]]
@@ -43,6 +43,9 @@ def encode(field: str, value: Any) -> dict[str, Any]:
             return {"N": str(to_ms(value) // 1000 if field in _SECONDS else to_ms(value))}
         case Progress():
             return {"M": {n: encode(n, getattr(value, n)) for n in ("done", "total", "unit")}}
+        case Effect():
+            said = {f.name: encode(f.name, getattr(value, f.name)) for f in fields(Effect)}
+            return {"M": {name: inner for name, inner in said.items() if "NULL" not in inner}}
         case Mapping():
             return {"M": {str(name): encode("", inner) for name, inner in value.items()}}
         case list() | tuple():
@@ -83,7 +86,7 @@ def _job_id(item: Mapping[str, Mapping[str, Any]]) -> str:
 def _decode(name: str, kind: type, value: Mapping[str, Any]) -> Any:
     try:
         return _READ[kind](name, value)
-    except (KeyError, ValueError, TypeError) as e:
+    except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError) as e:
         raise UnreadableRecordError(f"attribute {name!r} is no {kind.__name__}: {str(value)[:80]}") from e
 
 
@@ -113,12 +116,21 @@ _READ: Mapping[type, typing.Callable[[str, Mapping[str, Any]], Any]] = {
     State: lambda _, v: State(v["S"]),
     datetime: _time,
     Progress: lambda _, v: Progress(**plain({"M": v["M"]})),
+    Effect: lambda _, v: {name: _effect(entry["M"]) for name, entry in v["M"].items()},
     dict: lambda _, v: plain({"M": v["M"]}),
 }
 
 
+def _effect(entry: Mapping[str, Any]) -> Effect:
+    outcome = entry["outcome"]["S"] if "outcome" in entry else None
+    run, at = int(entry["run"]["N"]), from_ms(int(entry["at"]["N"]))
+    return Effect(status=str(entry["status"]["S"]), run=run, at=at, outcome=outcome)
+
+
 def _kind(hint: Any) -> type:
     inner = [h for h in typing.get_args(hint) if h is not types.NoneType] if _optional(hint) else [hint]
+    if Effect in typing.get_args(inner[0]):
+        return Effect
     kind = typing.get_origin(inner[0]) or inner[0]
     return kind if kind in _READ else dict
 
@@ -128,4 +140,8 @@ def _optional(hint: Any) -> bool:
 
 
 _HINTS = typing.get_type_hints(Job)
-_FIELDS = [(f.name, _kind(_HINTS[f.name]), f.default is MISSING) for f in fields(Job) if f.name != "job_id"]
+_FIELDS = [
+    (f.name, _kind(_HINTS[f.name]), f.default is MISSING and f.default_factory is MISSING)
+    for f in fields(Job)
+    if f.name != "job_id"
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,9 +46,35 @@ class Progress:
     unit: str
 
 
+EFFECT_STARTED, EFFECT_COMPLETED = "started", "done"
+MAX_EFFECTS = 20
+MAX_EFFECT_NAME = 64
+MAX_CHECKPOINT_BYTES = 1024
+MAX_OUTCOME_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One guarded side effect of a job.
+
+    run      the run that started it
+    outcome  JSON text of {"outcome": …} once completed; small, a pointer rather than a document
+    """
+
+    status: str
+    run: int
+    at: datetime
+    outcome: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One record. The fields with a default are absent from the table while they are None."""
+    """One record. The fields with a default are absent from the table while they are None.
+
+    max_age_seconds  how long after its time the job may still start; a replay renews deadline_at by it
+    fingerprint      16 bytes of a digest of what was asked, which an Idempotency-Key names
+    payload_ref      names the PAYLOAD item where the payload is too large for the record
+    """
 
     job_id: str
     type: str
@@ -58,6 +84,7 @@ class Job:
     created_at: datetime
     run_at: datetime
     deadline_at: datetime
+    max_age_seconds: int
     max_attempts: int
     fingerprint: bytes
     run: int = 0
@@ -66,6 +93,7 @@ class Job:
     dispatch: int = 0
     tenant: str | None = None
     payload: str | None = None
+    payload_ref: bytes | None = None
     ordering_key: str | None = None
     tags: Mapping[str, str] | None = None
     trace_id: str | None = None
@@ -89,6 +117,7 @@ class Job:
     result: Mapping[str, Any] | None = None
     progress: Progress | None = None
     checkpoint: Mapping[str, Any] | None = None
+    effects: Mapping[str, Effect] = field(default_factory=dict)
     code_version: str | None = None
     cancel_request: Mapping[str, str] | None = None
     cancelled_by: str | None = None
@@ -98,11 +127,6 @@ class Job:
     due_at: datetime | None = None
     dead_key: str | None = None
     tenant_key: str | None = None
-
-    @property
-    def max_age(self) -> timedelta:
-        """How long after its time the job may still start; a replay renews the deadline by it."""
-        return self.deadline_at - max(self.run_at, self.created_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

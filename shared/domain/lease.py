@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -21,9 +22,9 @@ class Lease:
     run: int
     holder: str
 
-    def seen(self) -> Seen:
+    def seen(self, checkpoint: Mapping[str, object] | None = None) -> Seen:
         """What a write under this lease must find in the record."""
-        return Seen(run=self.run, holder=self.holder)
+        return Seen(run=self.run, holder=self.holder, checkpoint=checkpoint)
 
 
 class Next(Enum):

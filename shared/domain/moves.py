@@ -9,8 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.job import Job
-from shared.domain.states import AsSeen, Either, Exists, Guard, Missing, Seen, Transition, Versus
+from shared.domain.job import EFFECT_STARTED, Effect, Job
+from shared.domain.states import (
+    AsSeen,
+    EffectFree,
+    EffectMine,
+    Either,
+    Exists,
+    Guard,
+    Missing,
+    Seen,
+    Transition,
+    Versus,
+)
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -51,19 +62,39 @@ def holds(guard: Guard, job: Job | None, seen: Seen) -> bool:
         case Either():
             results = [holds(option, job, seen) for option in guard.options]
             return any(results)
+        case EffectFree():
+            effect = _effect(job, seen)
+            left_behind = (
+                effect is not None and effect.status == EFFECT_STARTED and effect.run < int(str(seen.value("run")))
+            )
+            return effect is None or (guard.takeover and left_behind)
+        case EffectMine():
+            effect = _effect(job, seen)
+            return effect is not None and effect.status == EFFECT_STARTED and effect.run == seen.value("run")
 
 
-def after(job: Job, move: Transition, changes: Mapping[str, Any]) -> Job:
-    """The record after the move. Raises ValueError for changes that the move does not take."""
+def after(job: Job, move: Transition, changes: Mapping[str, Any], effect: str | None = None) -> Job:
+    """The record after the move; `effect` names the entry that the field "effect" means. Raises ValueError for
+    changes that the move does not take.
+    """
     move.check_changes(changes)
     new: dict[str, Any] = dict.fromkeys(move.drops)
     new |= dict(move.fixed)
     new |= {name: getattr(job, name) + by for name, by in move.adds}
     new |= {name: value for name, value in changes.items() if name not in move.first}
-    new |= {name: changes[name] for name in move.first if getattr(job, name) is None}
+    new |= {name: changes[name] for name in move.first if name in changes and getattr(job, name) is None}
+    if "effect" in new:
+        entry = new.pop("effect")
+        others = {name: value for name, value in job.effects.items() if name != effect}
+        new["effects"] = others if entry is None else {**others, str(effect): entry}
     if move.target is not None:
         new["state"] = move.target
     return replace(job, **new)
+
+
+def _effect(job: Job | None, seen: Seen) -> Effect | None:
+    name = str(seen.value("effect"))
+    return None if job is None else job.effects.get(name)
 
 
 def _field(job: Job | None, name: str) -> Any:

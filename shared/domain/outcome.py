@@ -11,6 +11,9 @@ class Outcome(StrEnum):
     COMPLETED = "completed"
     RETRYING = "retrying"  # hidden until its next attempt
     DEFERRED = "deferred"  # hidden until it may be looked at again; no attempt spent
+    RETRYING_IN_DUE = "retrying-in-due"  # a long wait: the promoter will ring a fresh doorbell
+    DEFERRED_IN_DUE = "deferred-in-due"
+    CONTINUED = "continued"  # queued again under a new doorbell, from its checkpoint
     DEAD = "dead"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
@@ -19,6 +22,7 @@ class Outcome(StrEnum):
     ORPHANED = "orphaned"  # no record: set aside for a human
     WAITING = "waiting"  # another holds the job, or its time has not come
     LEASE_LOST = "lease-lost"  # another took the job over; nothing more was written
+    RELEASED = "released"  # not started, for want of time; visible at once
     UNAVAILABLE = "unavailable"  # the table did not answer; the message comes back by itself
 
     @property
@@ -30,6 +34,9 @@ class Outcome(StrEnum):
 _ACKNOWLEDGED = frozenset(
     {
         Outcome.COMPLETED,
+        Outcome.RETRYING_IN_DUE,
+        Outcome.DEFERRED_IN_DUE,
+        Outcome.CONTINUED,
         Outcome.DEAD,
         Outcome.CANCELLED,
         Outcome.EXPIRED,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from shared.domain.job import MESSAGE_CUT, Job
-from shared.errors import (
-    DeclarationError,
-    DeterministicFailure,
-    EnvironmentalFailure,
-    JobFailure,
-    TransientFailure,
-)
+from shared.errors import DeclarationError
+
+MOST_ATTEMPTS = 50
 
 
 class FailureClass(StrEnum):
@@ -25,6 +22,8 @@ class FailureClass(StrEnum):
     STALLED = "stalled"  # its worker vanished, more than once in a row
     NEVER_RAN = "never-ran"  # SQS gave up on the message before any worker could start it
     MAX_AGE = "max-age"  # its next attempt would come after its deadline
+    UNKNOWN_OUTCOME = "unknown-outcome"  # an at-most-once effect was interrupted: a human must look
+    TOO_MANY_RECEIVES = "too-many-receives"  # its message nears the count at which SQS would move it away
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +36,58 @@ class Failure:
     retry_after: timedelta | None = None
 
 
+SLOW = (timedelta(minutes=5), timedelta(hours=1))
+"""The first and the longest wait for something outside that is off; between them, as long as it has been off."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """delays[n] is waited before attempt n + 1 (delays[0] before the first, so always 0); as many attempts as delays.
 
-    environmental  the wait between looks while something outside is off; spends no attempt, ends with the max age
+    environmental  the shortest and the longest wait between looks while something outside is off: each is as long as
+                   it has been off so far, which doubles them without a counter; spends no attempt, ends with max age
+    by_code        other delays for failures of one code ("rate-limited"); attempts stay bounded by `delays`
     """
 
     delays: tuple[timedelta, ...]
-    environmental: timedelta = timedelta(minutes=15)
+    environmental: tuple[timedelta, timedelta] = SLOW
+    by_code: Mapping[str, tuple[timedelta, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.delays or self.delays[0]:
             raise DeclarationError("a retry policy needs a delay per attempt, the first of them 0")
-        if any(delay < timedelta() for delay in self.delays) or self.environmental <= timedelta():
-            raise DeclarationError("a retry policy's delays cannot be negative, nor its environmental wait empty")
-        if len(self.delays) > 50:
-            raise DeclarationError("a retry policy of more than 50 attempts: SQS would move the message away first")
+        every = [*self.delays, *(delay for delays in self.by_code.values() for delay in delays)]
+        if any(delay < timedelta() for delay in every):
+            raise DeclarationError("a retry policy's delays cannot be negative")
+        if not timedelta(seconds=1) <= self.environmental[0] <= self.environmental[1]:
+            raise DeclarationError("a retry policy's environmental waits are a shortest of 1 s or more, and a longest")
+        if len(self.delays) > MOST_ATTEMPTS:
+            raise DeclarationError(f"a retry policy of more than {MOST_ATTEMPTS} attempts: no one would hear of it")
+        if empty := [code for code, delays in self.by_code.items() if not delays]:
+            raise DeclarationError(f"a retry policy's delays for {empty[0]!r} are empty")
+
+    @classmethod
+    def exponential(
+        cls, base: timedelta, attempts: int, *, factor: float = 2.0, longest: timedelta = timedelta(hours=1)
+    ) -> RetryPolicy:
+        """`attempts` in all, the waits between them base, base × factor, … up to `longest`: 1 s, 2 s, 4 s."""
+        waits = [min(base * factor**n, longest) for n in range(attempts - 1)]
+        return cls((timedelta(), *waits))
 
     @property
     def max_attempts(self) -> int:
         """Attempts that count, the first included."""
         return len(self.delays)
+
+    def delay(self, failure: Failure, attempts: int) -> timedelta:
+        """The wait after this many attempts, before jitter."""
+        delays = self.by_code.get(failure.code, self.delays[1:] or self.delays)
+        return delays[min(attempts - 1, len(delays) - 1)]
+
+    def outage(self, off_for: timedelta) -> timedelta:
+        """The wait until the next look at something that has been off for so long."""
+        shortest, longest = self.environmental
+        return min(max(off_for, shortest), longest)
 
 
 DEFAULT_POLICY = RetryPolicy(
@@ -99,45 +128,20 @@ class Die:
 
 Verdict = Retry | WaitOut | Die
 
-_CLASSES: tuple[tuple[type[Exception], FailureClass], ...] = (
-    (TransientFailure, FailureClass.TRANSIENT),
-    (EnvironmentalFailure, FailureClass.ENVIRONMENTAL),
-    (DeterministicFailure, FailureClass.DETERMINISTIC),
-    (JobFailure, FailureClass.TRANSIENT),
-    # A bug in the handler: the same input runs into it again.
-    (TypeError, FailureClass.DETERMINISTIC),
-    (AttributeError, FailureClass.DETERMINISTIC),
-    (NameError, FailureClass.DETERMINISTIC),
-    (ImportError, FailureClass.DETERMINISTIC),
-    (ArithmeticError, FailureClass.DETERMINISTIC),
-    (LookupError, FailureClass.DETERMINISTIC),
-    (ValueError, FailureClass.DETERMINISTIC),
-    (NotImplementedError, FailureClass.DETERMINISTIC),
-    (AssertionError, FailureClass.DETERMINISTIC),
-)
-
-
-def classify(error: BaseException) -> Failure:
-    """The failure an exception stands for. What the table does not know is transient: attempts are bounded."""
-    known = next((found for kind, found in _CLASSES if isinstance(error, kind)), FailureClass.TRANSIENT)
-    code = error.code if isinstance(error, JobFailure) else type(error).__name__
-    message = " ".join(str(error).split()) or type(error).__name__
-    return Failure(known, code[:64], message[:MESSAGE_CUT], getattr(error, "retry_after", None))
-
 
 def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter: float) -> Verdict:
     """What follows a failed attempt of `job` (its `attempts` includes the failed one).
 
     jitter  a dice throw in [0, 1]: each delay is spread over [½, 1] of itself, so that a herd does not return at once
-    A server's Retry-After is never undercut; nothing is planned beyond `deadline_at`.
+    A server's Retry-After is never undercut, and jitter comes on top of it; nothing is planned beyond `deadline_at`.
     """
-    if failure.failure_class is FailureClass.DETERMINISTIC:
+    if failure.failure_class not in (FailureClass.TRANSIENT, FailureClass.ENVIRONMENTAL):
         return Die(failure)
     environmental = failure.failure_class is FailureClass.ENVIRONMENTAL
     if not environmental and job.attempts >= job.max_attempts:
         return Die(failure)
-    delay = policy.environmental if environmental else policy.delays[min(job.attempts, len(policy.delays) - 1)]
-    at = now + max(delay * (0.5 + 0.5 * jitter), failure.retry_after or timedelta())
+    delay = policy.outage(now - (job.first_error_at or now)) if environmental else policy.delay(failure, job.attempts)
+    at = now + max(delay * (0.5 + 0.5 * jitter), _not_before(failure, delay, jitter))
     if at >= job.deadline_at:
         return Die(
             Failure(
@@ -147,3 +151,8 @@ def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter
             )
         )
     return WaitOut(at, failure) if environmental else Retry(at, failure)
+
+
+def _not_before(failure: Failure, delay: timedelta, jitter: float) -> timedelta:
+    """A herd that was told one Retry-After must not come back in one second either: half a delay is spread behind."""
+    return timedelta() if failure.retry_after is None else failure.retry_after + delay * 0.5 * jitter

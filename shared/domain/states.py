@@ -59,6 +59,7 @@ class Seen:
     horizon: datetime | None = None
     stall_limit: int | None = None
     checkpoint: Mapping[str, object] | None = None
+    effect: str | None = None
 
     @property
     def lapse_limit(self) -> datetime | None:
@@ -114,7 +115,19 @@ class Either:
     options: tuple[Guard, ...]
 
 
-Guard = Versus | Exists | Missing | AsSeen | Either
+@dataclass(frozen=True, slots=True)
+class EffectFree:
+    """The effect named by `seen` was never started, or (where `takeover`) was left in progress by a lower run."""
+
+    takeover: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EffectMine:
+    """The effect named by `seen` is in progress under the run seen."""
+
+
+Guard = Versus | Exists | Missing | AsSeen | Either | EffectFree | EffectMine
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +146,7 @@ class Transition:
     arms    where it may come from (empty: from no record)
     target  where it goes; None keeps the state
     guards  what must hold whichever arm it is
-    sets    fields the caller must give · may: fields the caller may give · first: set only where still absent
+    sets    fields the caller must give · may: fields it may give · first: may give, written only where still absent
     fixed   constants · adds: increments (from 0 where absent) · drops: fields that go
     """
 
@@ -158,7 +171,7 @@ class Transition:
         given = set(changes)
         if alien := given - {*self.sets, *self.may, *self.first}:
             raise ValueError(f"{self.name} does not write {sorted(alien)}")
-        if absent := {*self.sets, *self.first} - given:
+        if absent := set(self.sets) - given:
             raise ValueError(f"{self.name} must be given {sorted(absent)}")
         if empty := sorted(name for name, value in changes.items() if value is None):
             raise ValueError(f"{self.name} was given None for {empty}; what goes away is said in the table")
@@ -213,7 +226,7 @@ PROMOTE = Transition(
     sets=("open_key", "available_at"),
     fixed=_RING_FIXED,
     adds=_RING_ADDS,
-    drops=(*_RING_DROPS, "due_key", "due_at"),
+    drops=(*_RING_DROPS, "due_key", "due_at", "next_attempt_at", "reason"),
 )
 RESCHEDULE = Transition(
     name="reschedule",
@@ -240,7 +253,7 @@ REDISPATCH = Transition(
     guards=(DISPATCH,),
     fixed=_RING_FIXED,
     adds=_RING_ADDS,
-    drops=_RING_DROPS,
+    drops=(*_RING_DROPS, "next_attempt_at", "reason"),
 )
 REQUEUE = Transition(
     name="requeue",
@@ -315,7 +328,8 @@ DEFER = Transition(
     target=State.RETRYING,
     guards=(*MINE, NOT_CANCELLED),
     sets=("next_attempt_at", "reason"),
-    may=("progress",),
+    may=("progress", *_ERROR_SETS),
+    first=("first_error_at",),
     fixed=(("stalls", 0),),
     adds=(("attempts", -1),),
     drops=("lease_expires_at",),
@@ -327,6 +341,7 @@ DEFER_LATER = Transition(
     guards=DEFER.guards,
     sets=(*DEFER.sets, *_INTO_DUE_SETS),
     may=DEFER.may,
+    first=DEFER.first,
     fixed=DEFER.fixed,
     adds=(*DEFER.adds, *_INTO_DUE_ADDS),
     drops=(*DEFER.drops, *_OUT_OF_OPEN),
@@ -390,7 +405,7 @@ PARK = Transition(
     first=DEAD_LETTER.first,
     fixed=DEAD_LETTER.fixed,
     adds=DEAD_LETTER.adds,
-    drops=DEAD_LETTER.drops,
+    drops=(*DEAD_LETTER.drops, "reason"),
 )
 PARK_LAPSED = Transition(
     name="park (lapsed)",
@@ -420,6 +435,15 @@ EXPIRE_LAPSED = Transition(
     drops=EXPIRE.drops,
 )
 REQUEST_CANCEL = Transition(name="request-cancel", arms=(_from(State.RUNNING),), target=None, sets=("cancel_request",))
+REQUEST_OWN_CANCEL = Transition(
+    name="request-cancel (own)",
+    arms=REQUEST_CANCEL.arms,
+    target=None,
+    guards=MINE,
+    sets=("cancel_request",),
+)
+"""A handler that says Cancel: first the request, fenced, then the cancellation that every request leads to."""
+
 CANCEL = Transition(
     name="cancel",
     arms=(_from(State.SCHEDULED, State.QUEUED, State.RETRYING, State.DEAD),),
@@ -475,6 +499,37 @@ REPLAY_BY_MESSAGE = Transition(
     adds=REPLAY.adds,
     drops=REPLAY.drops,
 )
+START_EFFECT = Transition(
+    name="start effect",
+    arms=(_from(State.RUNNING),),
+    target=None,
+    guards=(*MINE, EffectFree(takeover=True)),
+    sets=("effect",),
+)
+START_EFFECT_AT_MOST_ONCE = Transition(
+    name="start effect (at most once)",
+    arms=(_from(State.RUNNING),),
+    target=None,
+    guards=(*MINE, EffectFree(takeover=False)),
+    sets=("effect",),
+)
+FINISH_EFFECT = Transition(
+    name="finish effect",
+    arms=(_from(State.RUNNING),),
+    target=None,
+    guards=(*MINE, EffectMine()),
+    sets=("effect",),
+)
+ERASE_EFFECT = Transition(
+    name="erase effect",
+    arms=(_from(State.RUNNING),),
+    target=None,
+    guards=(*MINE, EffectMine()),
+    drops=("effect",),
+)
+"""Effects live in the record, so that one condition fences them with their job (model: effect_fence, effect_takeover).
+The field "effect" is the entry of `effects` that `Seen.effect` names."""
+
 MARK = Transition(
     name="mark",
     arms=(ANY_STATE,),

@@ -20,9 +20,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
-from shared.domain.run import Run, StoredFile
+from shared.domain.run import Cancel, Continue, Defer, Run, StoredFile
 from shared.errors import DeclarationError, DeterministicFailure, Fault
 from shared.queues import QUEUES, Queue
+
+FINISHING_MARGIN = timedelta(seconds=10)
+"""What a lease has beyond the deadline: time to record how the attempt ended."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -33,7 +36,11 @@ class Payload(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
 
 
-Handler = Callable[[Any, Run], StoredFile | None]
+Ending = StoredFile | Defer | Continue | Cancel | None
+"""What a handler may return: its result, nothing, or another ending by name. It fails by raising."""
+
+Handler = Callable[[Any, Run], Ending]
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +49,9 @@ class JobType:
 
     queue            the lane it runs in
     version          of the payload model, raised with every incompatible change
-    lease            how long a silent worker keeps the job: above the run time, or short with progress reports
+    upgrades         by the version they start from: payload of version n → of version n + 1, as JSON objects
+    deadline         the longest one attempt may take
+    lease            how long a silent worker keeps the job: above the deadline, or short with progress reports
     max_age          how long after its time a job may still start
     requires_result  a run that returns no StoredFile has failed
     """
@@ -52,7 +61,9 @@ class JobType:
     payload: type[Payload]
     handler: Handler
     version: int
+    upgrades: Mapping[int, Upgrade]
     policy: RetryPolicy
+    deadline: timedelta
     lease: timedelta
     max_age: timedelta
     requires_result: bool
@@ -70,13 +81,33 @@ class JobType:
         except ValidationError as e:
             return "", [Fault(_pointer(fault["loc"]), fault["msg"]) for fault in e.errors(include_url=False)]
 
-    def parse(self, payload: str) -> Payload:
-        """In the worker: the stored text as the handler's model. Raises DeterministicFailure (payload-invalid)."""
+    def parse(self, payload: str, version: int) -> Payload:
+        """In the worker: the stored text as the handler's model, upgraded from its version where that is older.
+
+        Raises DeterministicFailure: payload-invalid, or payload-version-unsupported.
+        """
         try:
+            if version != self.version:
+                payload = json.dumps(self._upgraded(json.loads(payload), version))
             return self.payload.model_validate_json(payload, by_alias=True, by_name=False)
         except ValidationError as e:
             faults = "; ".join(f"{_pointer(f['loc'])}: {f['msg']}" for f in e.errors(include_url=False))
             raise DeterministicFailure(faults, code="payload-invalid") from e
+
+    def supports(self, version: int) -> bool:
+        """Whether a payload of this version can be run here."""
+        return version == self.version or all(step in self.upgrades for step in range(version, self.version))
+
+    def _upgraded(self, payload: dict[str, Any], version: int) -> dict[str, Any]:
+        if not self.supports(version) or version > self.version:
+            raise DeterministicFailure(
+                f"payload version {version} of {self.name!r} is no longer supported; this worker takes {self.version}"
+                + (f" and from {min(self.upgrades)}" if self.upgrades else ""),
+                code="payload-version-unsupported",
+            )
+        for step in range(version, self.version):
+            payload = self.upgrades[step](payload)
+        return payload
 
 
 def _pointer(loc: tuple[int | str, ...]) -> str:
@@ -89,14 +120,19 @@ def job_type(
     *,
     queue: str,
     version: int = 1,
+    upgrades: Mapping[int, Upgrade] | None = None,
     policy: RetryPolicy = DEFAULT_POLICY,
-    lease: timedelta = timedelta(seconds=30),
+    deadline: timedelta = timedelta(seconds=20),
+    lease: timedelta | None = None,
     max_age: timedelta = timedelta(hours=24),
     requires_result: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated function as the handler of job type `name`; the payload model is the annotation of its
-    first parameter. Raises DeclarationError, by name, for what cannot work.
+    first parameter. Without a `lease` it is the deadline and FINISHING_MARGIN. Raises DeclarationError, by name, for
+    what cannot work.
     """
+    lease = deadline + FINISHING_MARGIN if lease is None else lease
+    upgrades = dict(upgrades or {})
 
     def refuse(why: str) -> DeclarationError:
         return DeclarationError(f"job type {name!r}: {why}")
@@ -107,6 +143,12 @@ def job_type(
         raise refuse(f"queue {queue!r} is not declared in shared/queues.py; there are {', '.join(QUEUES)}")
     if version < 1:
         raise refuse(f"version {version}: payload versions count from 1")
+    if wrong := sorted(set(upgrades) - set(range(1, version))):
+        raise refuse(f"an upgrade from version {wrong[0]} leads nowhere: this file declares version {version}")
+    if deadline < timedelta(seconds=1):
+        raise refuse(f"a deadline of {deadline} leaves no time to run")
+    if deadline > QUEUES[queue].deadline:
+        raise refuse(f"a deadline of {deadline} is beyond the {QUEUES[queue].deadline} of queue {queue!r}")
     if lease < timedelta(seconds=5):
         raise refuse(f"a lease of {lease} ends before a worker could renew it; give at least 5 s")
     if lease > QUEUES[queue].function_timeout:
@@ -126,7 +168,9 @@ def job_type(
             payload=parameters[0],
             handler=handler,
             version=version,
+            upgrades=upgrades,
             policy=policy,
+            deadline=deadline,
             lease=lease,
             max_age=max_age,
             requires_result=requires_result,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.job import RETENTION, Job, open_key
-from shared.domain.lease import Next, next_after_refusal, wait_until
+from shared.domain.job import RETENTION, Job, due_key, open_key
+from shared.domain.lease import REDELIVERY_MARGIN, Next, next_after_refusal, wait_until
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
@@ -18,16 +18,19 @@ from shared.domain.states import (
     DEAD_LETTER_LAPSED,
     DEFAULT_STALL_LIMIT,
     DEFER_UNLEASED,
+    DEFER_UNLEASED_LATER,
     EXPIRE,
     EXPIRE_LAPSED,
     LEASE,
+    PARK,
     RECLAIM,
     REPLAY_BY_MESSAGE,
     Seen,
     State,
     Transition,
 )
-from shared.errors import MoveRefused
+from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
+from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.ports import Message
@@ -41,8 +44,11 @@ DECISIONS = 4
 UNSURE_WAIT = timedelta(seconds=30)
 
 
-def acquire(message: Message, job_type: JobType, ports: WorkerPorts) -> Job | Outcome:
-    """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused."""
+def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], ports: WorkerPorts) -> Job | Outcome:
+    """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused.
+
+    alone  called before a job is taken over from a worker that vanished: has the process to itself, or says no
+    """
     holder = ports.token()
 
     def lease(move: Transition, seen: Seen, now: datetime) -> Job:
@@ -54,9 +60,19 @@ def acquire(message: Message, job_type: JobType, ports: WorkerPorts) -> Job | Ou
         return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
     except MoveRefused as e:
         found = e.found
+    except StoreUnavailable:
+        # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
+        landed = ports.store.get(message.job_id)
+        if landed is None or landed.holder != holder:
+            raise
+        return landed
 
-    def reclaim(found: Job, seen: Seen, now: datetime) -> Job:
-        job = lease(RECLAIM, seen, now)
+    def reclaim(found: Job) -> Job | None:
+        if not alone():
+            return None
+        ports.mailbox.hide([message], [job_type.lease + REDELIVERY_MARGIN])
+        now = ports.clock.now()
+        job = lease(RECLAIM, _as_found(found, now), now)
         record_lapsed_run(found, State.RUNNING, ports)
         return job
 
@@ -65,19 +81,41 @@ def acquire(message: Message, job_type: JobType, ports: WorkerPorts) -> Job | Ou
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
     """Leave the job for another worker, without spending an attempt. Raises StoreUnavailable, RingRefused."""
-    now = ports.clock.now()
+    now, seen = ports.clock.now(), Seen(dispatch=message.dispatch)
+    if ports.queue.fifo and message.receives > FIFO_RECEIVE_LIMIT:
+        return _park(message, why, now, ports)
+    changes: dict[str, Any] = {"next_attempt_at": now + wait, "reason": why}
+    later = leaves_its_message(wait, message.receives, ports.queue.fifo)
+    if later:
+        changes |= {"due_key": due_key(message.job_id), "due_at": now + wait}
     try:
-        ports.store.apply(
-            message.job_id, DEFER_UNLEASED, Seen(dispatch=message.dispatch), next_attempt_at=now + wait, reason=why
-        )
+        ports.store.apply(message.job_id, DEFER_UNLEASED_LATER if later else DEFER_UNLEASED, seen, **changes)
     except MoveRefused as e:
         return _settled(_decide(message, e.found, "", ports, None))
-    ports.mailbox.hide([message], [wait])
+    if not later:
+        ports.mailbox.hide([message], [wait])
     ports.log.event("deferred", level="warning", job=message.job_id, type=message.type, state=State.RETRYING, why=why)
-    return Outcome.DEFERRED
+    return Outcome.DEFERRED_IN_DUE if later else Outcome.DEFERRED
 
 
-Reclaim = Callable[[Job, Seen, datetime], Job]
+def _park(message: Message, why: str, now: datetime, ports: WorkerPorts) -> Outcome:
+    """A FIFO message that no worker here can run and that SQS would soon move away: stop for a human, by our hand."""
+    found = ports.store.get(message.job_id)
+    attempts = 0 if found is None else found.attempts
+    said = f"received {message.receives} times; last: {why}"[:200]
+    failure = Failure(FailureClass.TOO_MANY_RECEIVES, "too-many-receives", said)
+    try:
+        if found is None:
+            raise MoveRefused(message.job_id, PARK.name, None)
+        seen = Seen(dispatch=message.dispatch, attempts=attempts)
+        ports.store.apply(message.job_id, PARK, seen, **dead_changes(found, failure, now))
+    except MoveRefused as e:
+        return _settled(_decide(message, e.found, "", ports, None))
+    ports.log.event(State.DEAD.value, level="error", job=message.job_id, type=message.type, state=State.DEAD, why=said)
+    return Outcome.DEAD
+
+
+Reclaim = Callable[[Job], Job | None]
 
 
 def _decide(
@@ -112,7 +150,11 @@ def _follow(
         case Next.WON:
             return found
         case Next.RECLAIM if reclaim is not None:
-            return reclaim(found, seen, now)
+            job = reclaim(found)
+            if job is None:
+                ports.mailbox.hide([message], [timedelta()])
+                return Outcome.RELEASED
+            return job
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
@@ -138,7 +180,8 @@ def _ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dic
             return move, cancel_changes(found, now), Outcome.CANCELLED
         case Next.REPLAY:
             keys = {"open_key": open_key(found.queue, found.job_id), "available_at": now}
-            return REPLAY_BY_MESSAGE, keys | {"deadline_at": now + found.max_age}, Outcome.REPLAYED
+            deadline_at = now + timedelta(seconds=found.max_age_seconds)
+            return REPLAY_BY_MESSAGE, keys | {"deadline_at": deadline_at}, Outcome.REPLAYED
         case Next.DEAD_LETTER_LAPSED:
             failure = Failure(FailureClass.STALLED, "worker-vanished", f"run {found.run} ended without a word")
             return DEAD_LETTER_LAPSED, dead_changes(found, failure, now), Outcome.DEAD

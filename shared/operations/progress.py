@@ -1,18 +1,23 @@
-"""The run object a handler holds, and its only heartbeat."""
+"""The run object a handler holds: its effects, and its only heartbeat."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
 
-from shared.domain.job import Job, Progress
+from shared.domain.job import MAX_EFFECT_NAME, Job, Progress
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.states import RENEW
 from shared.errors import LeaseLost, MoveRefused, StoreUnavailable
 from shared.jobs import JobType
-from shared.ports import Message
+from shared.ports import Guarded, Message
 
 if TYPE_CHECKING:
     from shared.operations.run import WorkerPorts
+
+
+T = TypeVar("T")
 
 
 class CancelRequested(BaseException):
@@ -22,33 +27,56 @@ class CancelRequested(BaseException):
 class RunHandle:
     """See shared.domain.run.Run. Once closed it renews nothing: a thread that outlived its attempt stays silent."""
 
-    def __init__(self, job: Job, lease: Lease, message: Message, job_type: JobType, ports: WorkerPorts) -> None:
+    def __init__(
+        self, job: Job, lease: Lease, message: Message, job_type: JobType, deadline_at: datetime, ports: WorkerPorts
+    ) -> None:
         self.job_id, self.attempt, self.tenant = job.job_id, job.attempts, job.tenant
         self.idempotency_key = job.job_id
-        self.files = ports.files
+        self.files, self.stage, self.checkpoint = ports.files, ports.stage, job.checkpoint
+        self.lease_expires_at = job.lease_expires_at
+        self._deadline_at = deadline_at
+        self._effects_tried: set[str] = set()
         self.latest: Progress | None = None
         self._lease, self._message, self._length, self._ports = lease, message, job_type.lease, ports
         self._renewed_at = ports.clock.now()
-        self._renewed_with: Progress | None = None
+        self._highest: dict[str, int] = {}
         self._closed = False
 
     def close(self) -> None:
         """The attempt is over."""
         self._closed = True
 
+    @property
+    def time_left(self) -> timedelta:
+        """See shared.domain.run.Run."""
+        return max(self._deadline_at - self._ports.clock.now(), timedelta())
+
+    def once(self, name: str, fn: Callable[[], T], *, at_most_once: bool = False) -> T:
+        """See shared.domain.run.Run."""
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_EFFECT_NAME or not name.isprintable():
+            raise ValueError(f"an effect's name is 1 to {MAX_EFFECT_NAME} printable characters, got {name!r:.80}")
+        self._raise_if_closed(f"effect {name!r}")
+        guarded = Guarded(self._lease, name, at_most_once, tried=name in self._effects_tried)
+        self._effects_tried.add(name)
+        try:
+            outcome: T = self._ports.effects.once(guarded, fn)
+        except LeaseLost:
+            self.close()
+            raise
+        return outcome
+
+    def _raise_if_closed(self, what: str) -> None:
+        if self._closed:
+            raise LeaseLost(self.job_id, f"{what} after the attempt's end", None)
+
     def progress(self, done: int, total: int, unit: str) -> None:
         """See shared.domain.run.Run."""
-        if self._closed:
-            raise LeaseLost(self.job_id, "progress after the end", None)
+        self._raise_if_closed("progress")
+        # Only a number that grew keeps a lease: a loop that reports the same page for ever must lose its job.
         self.latest = Progress(_count("done", done), _count("total", total), str(unit)[:32])
         due = self._ports.clock.now() - self._renewed_at >= self._length / 3
-        if due and self._moved(self.latest):
+        if due and done > self._highest.get(self.latest.unit, -1):
             self._renew(self.latest)
-
-    def _moved(self, now: Progress) -> bool:
-        """Only a number that grew keeps a lease: a loop that reports the same page for ever must lose its job."""
-        before = self._renewed_with
-        return before is None or now.unit != before.unit or now.done > before.done
 
     def _renew(self, progress: Progress) -> None:
         now = self._ports.clock.now()
@@ -64,7 +92,8 @@ class RunHandle:
             return
         # The record first: were the message hidden longer than the lease, a crash would cost the difference.
         self._ports.mailbox.hide([self._message], [self._length + REDELIVERY_MARGIN])
-        self._renewed_at, self._renewed_with = now, progress
+        self._renewed_at, self.lease_expires_at = now, now + self._length
+        self._highest[progress.unit] = progress.done
         if job.cancel_request is not None:
             raise CancelRequested
 

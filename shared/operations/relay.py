@@ -170,7 +170,13 @@ def _context(job: Job) -> dict[str, str]:
         "worker": job.holder,
         "trace_id": job.trace_id,
     }
-    return {name: str(value) for name, value in said.items() if value is not None}
+    texts = {name: _plain(str(value)) for name, value in said.items() if value is not None}
+    return {name: text for name, text in texts.items() if text}  # SQS refuses an empty one, and with it the message
+
+
+def _plain(text: str) -> str:
+    """Without the control characters that SQS refuses."""
+    return "".join(character if character.isprintable() else " " for character in text).strip()
 
 
 def _mark(sent: Sequence[Job], ports: RelayPorts) -> None:

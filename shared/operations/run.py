@@ -3,7 +3,8 @@
 The order of the writes is the guarantee:
 
     1 lease        a crash after it: the message comes back, finds the lease lapsed, and the job is reclaimed
-    2 effect       a crash after it: the rerun repeats the effect under the same key or name, which converges it
+    2 effect       a crash after it: the rerun repeats the effect under the same key or name, which converges it; one
+                   that `once` recorded is not repeated, and one that is at-most-once stops for a human
     3 record       a crash after it: the message comes back, finds the job final or its dispatch newer, runs nothing
     4 acknowledge
 
@@ -13,41 +14,70 @@ Every write after the lease carries its run number and holder, so a worker whose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from shared.domain.job import Job
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.outcome import Outcome
-from shared.domain.run import Files, StoredFile
+from shared.domain.run import Cancel, Continue, Defer, Files, StoredFile
 from shared.domain.states import State
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, RingRefused, StoreUnavailable
-from shared.jobs import Catalogue, JobType
+from shared.jobs import Catalogue, Ending, JobType
 from shared.operations.acquire import acquire, defer_unleased
 from shared.operations.progress import CancelRequested, RunHandle
 from shared.operations.settle import Settlement
-from shared.ports import Clock, JobStore, Log, Mailbox, Message
+from shared.operations.turns import Turns
+from shared.operations.watch import Running, Watch
+from shared.ports import Clock, Effects, JobStore, Log, Mailbox, Measured, Message, Meter
 from shared.queues import Queue
 
 DEFAULT_LEASE = timedelta(seconds=30)
 UNKNOWN_TYPE_WAIT = timedelta(minutes=1)
+PAYLOAD_WAIT = timedelta(seconds=5)
+FINISHING_MARGIN = timedelta(seconds=5)
+"""Kept of the invocation for the record, the acknowledgement and the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPorts:
-    """What a worker needs. dice: uniform in [0, 1) · token: a fresh secret per lease."""
+    """What a worker needs.
+
+    dice, token        uniform in [0, 1); a fresh secret per lease
+    time_left          of this invocation
+    end_process        called when a handler hangs, after its neighbours ended and were acknowledged; does not return
+    """
 
     queue: Queue
+    stage: str
     store: JobStore
     mailbox: Mailbox
     files: Files
+    effects: Effects
     catalogue: Catalogue
     clock: Clock
     log: Log
+    meter: Meter
     code_version: str
     dice: Callable[[], float]
     token: Callable[[], str]
+    time_left: Callable[[], timedelta]
+    end_process: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Batch:
+    """One invocation's state, shared by its threads: what is watched, and what each message came to."""
+
+    watch: Watch
+    kept: set[str] = field(default_factory=set)
+    done: list[Message] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
+    turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(lambda: bool(self.watch.hung))
 
 
 def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
@@ -61,53 +91,116 @@ def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     for message in messages:
         in_order = ports.queue.fifo and message.group is not None
         groups.setdefault(f"g:{message.group}" if in_order else f"m:{message.message_id}", []).append(message)
-    if len(groups) == 1:  # no thread to start for the usual lone message
-        kept = [_run_group(group, ports) for group in groups.values()]
-    else:
-        with ThreadPoolExecutor(ports.queue.parallelism) as pool:
-            kept = list(pool.map(lambda group: _run_group(group, ports), groups.values()))
-    failed = {message_id for ids in kept for message_id in ids}
-    return [message.message_id for message in messages if message.message_id in failed]
+    batch = Batch(Watch(ports.clock))
+    pool = ThreadPoolExecutor(ports.queue.parallelism)
+    running = {pool.submit(_run_group, group, batch, ports) for group in groups.values()}
+    _supervise(running, batch)
+    pool.shutdown(wait=False)
+    ports.meter.emit(ports.queue.name, batch.measured)
+    if batch.watch.hung:
+        _leave(messages, batch, ports)
+    return [message.message_id for message in messages if message.message_id in batch.kept]
 
 
-def _run_group(group: Sequence[Message], ports: WorkerPorts) -> list[str]:
+def _supervise(running: set[Future[None]], batch: Batch) -> None:
+    """Until every group ended, or only hung handlers are left."""
+    while len(running) > sum(not one.returned for one in batch.watch.hung):
+        timeout = batch.watch.seconds_to_next_deadline()
+        ended, running = wait(running, timeout=0.05 if timeout is None else timeout + 0.01, return_when=FIRST_COMPLETED)
+        for future in ended:
+            future.result()
+        batch.watch.fence_overdue()
+
+
+def _leave(messages: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
+    """A handler hangs, so this process must end, and with it the answer that would acknowledge the others."""
+    for hung in batch.watch.hung:
+        if hung.outcome is not None and hung.outcome.acknowledged:
+            batch.done.append(hung.message)
+    done = {message.message_id for message in batch.done}
+    batch.kept |= {message.message_id for message in messages} - done
+    ports.mailbox.acknowledge(batch.done)
+    ports.log.event("process-ends", level="error", job="", hung=[one.message.job_id for one in batch.watch.hung])
+    ports.end_process()
+
+
+def _run_group(group: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
     for place, message in enumerate(group):
+        if not _has_time(message, batch, ports):
+            _release(group[place:], batch, ports)
+            return
         if place:  # the batch's first visibility ran on while its forerunners worked
             ports.mailbox.hide([message], [_lease_of(message, ports) + REDELIVERY_MARGIN])
-        if not deliver(message, ports).acknowledged:
-            rest = group[place + 1 :]
-            if rest:
-                ports.mailbox.hide(rest, [timedelta()] * len(rest))
-            return [m.message_id for m in group[place:]]
-    return []
+        outcome = deliver(message, batch, ports)
+        if outcome is not None and outcome.acknowledged:
+            batch.done.append(message)
+            continue
+        batch.kept.add(message.message_id)
+        _release(group[place + 1 :], batch, ports)
+        return
 
 
-def deliver(message: Message, ports: WorkerPorts) -> Outcome:
-    """One message to its end; never raises. What could not be done now is left to the message's return."""
+def _has_time(message: Message, batch: Batch, ports: WorkerPorts) -> bool:
+    """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends."""
+    job_type = _type_of(message, ports)
+    needed = FINISHING_MARGIN + (job_type.deadline if job_type is not None else timedelta())
+    return not batch.watch.hung and ports.time_left() >= needed
+
+
+def _release(rest: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
+    """Back to the queue at once; nothing was leased, so no attempt is spent."""
+    if rest:
+        ports.mailbox.hide(rest, [timedelta()] * len(rest))
+        batch.kept |= {message.message_id for message in rest}
+        batch.measured += [Measured(type=message.type, outcome=Outcome.RELEASED) for message in rest]
+
+
+def deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
+    """One message to its end; never raises. What could not be done now is left to the message's return. None: the
+    handler was fenced meanwhile, and the watch has its outcome.
+    """
     try:
-        return _deliver(message, ports)
+        return _deliver(message, batch, ports)
     except MoveRefused as e:
         found = e.found
         state, holder = (found.state, found.holder) if found else ("gone", None)
         ports.log.event("lease-lost", job=message.job_id, type=message.type, state=state, found_holder=holder)
-        return Outcome.LEASE_LOST
+        outcome = Outcome.LEASE_LOST
     except (StoreUnavailable, RingRefused) as e:
         ports.log.event("unavailable", level="warning", job=message.job_id, type=message.type, error=e)
+        outcome = Outcome.UNAVAILABLE
     except Exception as e:  # a surprise (a right that is missing, a record nobody can read) stays with its message
         ports.log.event("surprise", level="error", job=message.job_id, type=message.type, error=e)
-    return Outcome.UNAVAILABLE
+        outcome = Outcome.UNAVAILABLE
+    batch.measured.append(Measured(type=message.type, outcome=outcome))
+    return outcome
 
 
-def _deliver(message: Message, ports: WorkerPorts) -> Outcome:
-    if not message.job_id:
+def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
+    if not batch.turns.beside():
+        _release([message], batch, ports)
+        return Outcome.RELEASED
+    try:
+        return _deliver_in_turn(message, batch, ports)
+    finally:
+        batch.turns.done()
+
+
+def _deliver_in_turn(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
+    job_type, why_not = _known(message, ports) if message.job_id else (None, "")
+    if job_type is not None:
+        leased = acquire(message, job_type, lambda: batch.turns.alone() and _has_time(message, batch, ports), ports)
+        if isinstance(leased, Job):
+            return _execute(leased, message, job_type, batch, ports)
+        outcome = leased
+    elif message.job_id:
+        outcome = defer_unleased(message, why_not, UNKNOWN_TYPE_WAIT, ports)
+    else:
         ports.mailbox.set_aside(message, "its body is no doorbell")
         ports.log.event("orphaned", level="error", job="", message_id=message.message_id, body=message.body[:200])
-        return Outcome.ORPHANED
-    job_type, why_not = _known(message, ports)
-    if job_type is None:
-        return defer_unleased(message, why_not, UNKNOWN_TYPE_WAIT, ports)
-    leased = acquire(message, job_type, ports)
-    return leased if isinstance(leased, Outcome) else _execute(leased, message, job_type, ports)
+        outcome = Outcome.ORPHANED
+    batch.measured.append(Measured(type=message.type, outcome=outcome))
+    return outcome
 
 
 def _known(message: Message, ports: WorkerPorts) -> tuple[JobType | None, str]:
@@ -124,46 +217,81 @@ def _known(message: Message, ports: WorkerPorts) -> tuple[JobType | None, str]:
     return job_type, ""
 
 
-def _execute(job: Job, message: Message, job_type: JobType, ports: WorkerPorts) -> Outcome:
+def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports: WorkerPorts) -> Outcome | None:
     lease = Lease(job.job_id, job.run, job.holder or "")
-    handle = RunHandle(job, lease, message, job_type, ports)
-    settlement = Settlement(job, lease, message, job_type, handle, ports)
+    deadline_at = ports.clock.now() + min(job_type.deadline, ports.time_left() - FINISHING_MARGIN)
+    handle = RunHandle(job, lease, message, job_type, deadline_at, ports)
+    settlement = Settlement(job, lease, message, job_type, handle, ports, batch.measured)
     settlement.say(State.RUNNING)
+    running = Running(message, deadline_at, settlement.overdue)
+    batch.watch.start(running)
     try:
-        result = _effect(job, job_type, handle, ports.store)
+        payload = _payload(job, ports.store)
+        ending = _effect(payload, job, job_type, handle)
+    except _PayloadUnavailable:
+        return settlement.defer(PAYLOAD_WAIT, "its stored payload could not be read") if settlement.claim() else None
     except LeaseLost:
+        if not settlement.claim():
+            return None
         raise
     except CancelRequested:
-        return settlement.cancel()
-    except (Exception, SystemExit) as e:  # whatever a handler raises is its job's failure, never the batch's
-        return settlement.fail(e)
+        return settlement.cancel() if settlement.claim() else None
+    except BaseException as e:  # whatever a handler raises, SystemExit too, is its job's failure, never the batch's
+        return settlement.fail(e) if settlement.claim() else None
     finally:
         handle.close()
-    return settlement.complete(result)
+        batch.watch.end(running)
+        running.returned = True
+    return _settle(ending, settlement) if settlement.claim() else None
 
 
-def _effect(job: Job, job_type: JobType, handle: RunHandle, store: JobStore) -> StoredFile | None:
-    if job.payload_version != job_type.version:
-        raise DeterministicFailure(
-            f"payload version {job.payload_version} is not one this worker knows ({job_type.version})",
-            code="payload-version-unsupported",
-        )
-    payload = job.payload if job.payload is not None else store.get_payload(job.job_id, job.fingerprint)
+def _settle(ending: Ending, settlement: Settlement) -> Outcome:
+    match ending:
+        case Defer(for_, reason):
+            return settlement.defer(for_, reason)
+        case Continue(checkpoint):
+            return settlement.continue_from(checkpoint)
+        case Cancel(reason):
+            return settlement.cancel_itself(reason)
+        case StoredFile() | None:
+            return settlement.complete(ending)
+
+
+class _PayloadUnavailable(Exception):
+    """The table did not give the payload: the job has not begun, so no attempt is spent."""
+
+
+def _payload(job: Job, store: JobStore) -> str:
+    if job.payload_ref is None:
+        return job.payload or ""
+    try:
+        payload = store.get_payload(job.job_id, job.payload_ref)
+    except StoreUnavailable as e:
+        raise _PayloadUnavailable from e
     if payload is None:
         raise DeterministicFailure("the stored payload is gone", code="payload-missing")
-    result = job_type.handler(job_type.parse(payload), handle)
-    if result is not None and not isinstance(result, StoredFile):
+    return payload
+
+
+def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> Ending:
+    ending = job_type.handler(job_type.parse(payload, job.payload_version), handle)
+    if not isinstance(ending, StoredFile | Defer | Continue | Cancel | None):
         raise DeterministicFailure(
-            f"the handler returned a {type(result).__name__}; return a StoredFile or None", code="result-invalid"
+            f"the handler returned a {type(ending).__name__}; return a StoredFile, None, Defer, Continue or Cancel",
+            code="result-invalid",
         )
-    if result is None and job_type.requires_result:
+    if ending is None and job_type.requires_result:
         raise DeterministicFailure("the handler returned no result, which its type requires", code="result-missing")
-    return result
+    return ending
 
 
 def _lease_of(message: Message, ports: WorkerPorts) -> timedelta:
-    try:
-        job_type = ports.catalogue.get(message.type)
-    except Exception:  # said where the message is delivered
-        job_type = None
+    job_type = _type_of(message, ports)
     return DEFAULT_LEASE if job_type is None else job_type.lease
+
+
+def _type_of(message: Message, ports: WorkerPorts) -> JobType | None:
+    try:
+        return ports.catalogue.get(message.type)
+    except Exception:  # a file that does not import is said where its message is delivered
+        return None

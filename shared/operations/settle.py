@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.job import RETENTION, Job
+from shared.domain.failures import classify
+from shared.domain.job import MAX_CHECKPOINT_BYTES, RETENTION, Job, due_key
 from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
-from shared.domain.retry import Die, Failure, Retry, WaitOut, classify, judge
+from shared.domain.retry import Die, Failure, FailureClass, Retry, WaitOut, judge
 from shared.domain.run import StoredFile
-from shared.domain.states import CANCEL_RUNNING, COMPLETE, DEAD_LETTER, DEFER, RETRY, State, Transition
-from shared.errors import LeaseLost, MoveRefused
+from shared.domain.states import (
+    CANCEL_RUNNING,
+    COMPLETE,
+    CONTINUE,
+    DEAD_LETTER,
+    DEFER,
+    DEFER_LATER,
+    REQUEST_OWN_CANCEL,
+    RETRY,
+    RETRY_LATER,
+    State,
+    Transition,
+)
+from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.acquire import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
 from shared.operations.progress import RunHandle
-from shared.ports import Message
+from shared.ports import Measured, Message
 
 if TYPE_CHECKING:
     from shared.operations.run import WorkerPorts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settlement:
-    """One run's end. Each method raises LeaseLost when the job is no longer this run's, StoreUnavailable when the
-    table does not answer; the message is then left to come back.
+    """One run's end. Whoever claims it writes it: the thread that ran the handler, or the watch that fenced it.
+
+    Each method raises LeaseLost when the job is no longer this run's, StoreUnavailable when the table does not
+    answer; the message is then left to come back.
     """
 
     job: Job
@@ -35,6 +54,29 @@ class Settlement:
     job_type: JobType
     handle: RunHandle
     ports: WorkerPorts
+    measured: list[Measured]
+    _claim: threading.Lock = field(default_factory=threading.Lock)
+
+    def claim(self) -> bool:
+        """Whether the caller is the one to settle; true once."""
+        return self._claim.acquire(blocking=False)
+
+    def overdue(self) -> Outcome | None:
+        """The deadline passed: shut the handler out, record the attempt as failed. None if it just ended by itself.
+
+        The next attempt never starts before the lease's end: until then the hung thread believes it owns the job.
+        """
+        if not self.claim():
+            return None
+        self.handle.close()
+        try:
+            left = (self.handle.lease_expires_at or self.ports.clock.now()) - self.ports.clock.now()
+            late = f"no end within {self.job_type.deadline.total_seconds():.0f} s"
+            return self.fail(TransientFailure(late, code="deadline-exceeded", retry_after=max(left, timedelta())))
+        except MoveRefused:
+            return Outcome.LEASE_LOST
+        except StoreUnavailable:
+            return Outcome.UNAVAILABLE
 
     def complete(self, result: StoredFile | None) -> Outcome:
         """The effect is done: record it, with the pointer to its result."""
@@ -44,71 +86,129 @@ class Settlement:
             file = {"key": result.key, "size": result.size, "contentType": result.content_type}
             changes["result"] = {"file": file}
         self._apply(COMPLETE, changes)
-        self.say(State.COMPLETED, duration_ms=self._ran_ms(now))
-        return Outcome.COMPLETED
+        return self._ended(Outcome.COMPLETED, State.COMPLETED)
 
     def fail(self, error: BaseException) -> Outcome:
         """The attempt failed: retry, wait out, or stop, as judge() says."""
-        failure, now = classify(error), self.ports.clock.now()
+        now = self.ports.clock.now()
+        failure = classify(error, now)
+        match judge(failure, self.job, self.job_type.policy, now, self.ports.dice()):
+            case Retry(at):
+                return self._wait_or_cancel(RETRY, at, error_changes(failure, now), failure, error)
+            case WaitOut(at):
+                reason = {"reason": f"{failure.code}: {failure.message}"[:200]}
+                return self._wait_or_cancel(DEFER, at, reason | error_changes(failure, now), failure, error)
+            case Die(final):
+                return self._die(final, now, error)
+
+    def defer(self, for_: timedelta, reason: str) -> Outcome:
+        """The handler asked to be called later."""
+        if not isinstance(for_, timedelta) or for_ < timedelta():
+            wrong = f"the handler returned Defer({for_!r}); give a timedelta from 0"
+            return self.fail(DeterministicFailure(wrong, code="result-invalid"))
+        return self._wait_or_cancel(DEFER, self.ports.clock.now() + for_, {"reason": str(reason)[:200]}, None, None)
+
+    def continue_from(self, checkpoint: Mapping[str, Any]) -> Outcome:
+        """The handler got as far as the checkpoint: the rest is another run's, at once, under a fresh doorbell."""
+        if wrong := self._checkpoint_fault(checkpoint):
+            return self.fail(DeterministicFailure(wrong, code="checkpoint-invalid"))
+        changes = {"checkpoint": json.loads(json.dumps(checkpoint)), "available_at": self.ports.clock.now()}
         try:
-            match judge(failure, self.job, self.job_type.policy, now, self.ports.dice()):
-                case Retry(at):
-                    return self._wait(RETRY, at, error_changes(failure, now), failure, error)
-                case WaitOut(at):
-                    reason = {"reason": f"{failure.code}: {failure.message}"[:200]}
-                    return self._wait(DEFER, at, reason, failure, error)
-                case Die(final):
-                    return self._die(final, now, error)
+            self._apply(CONTINUE, changes, checkpoint=changes["checkpoint"])
         except MoveRefused as e:
-            if e.found is None or not self._is_mine(e.found) or e.found.cancel_request is None:
-                raise
-            return self.cancel()  # asked to stop where it would have gone on
+            return self._cancel_if_asked(e)
+        return self._ended(Outcome.CONTINUED, State.QUEUED, checkpoint=changes["checkpoint"])
+
+    def cancel_itself(self, reason: str) -> Outcome:
+        """The handler says its job is not wanted any more."""
+        request = {"who": f"handler of {self.job.type}", "why": str(reason)[:200]}
+        self._apply(REQUEST_OWN_CANCEL, {"cancel_request": request}, progress=False)
+        return self.cancel()
 
     def cancel(self) -> Outcome:
         """Stop on request."""
         found = self.ports.store.get(self.job.job_id) or self.job
         self._apply(CANCEL_RUNNING, cancel_changes(found, self.ports.clock.now()))
-        self.say(State.CANCELLED)
-        return Outcome.CANCELLED
+        return self._ended(Outcome.CANCELLED, State.CANCELLED)
 
     def say(self, state: str, **more: Any) -> None:
         """One log line of this run, with the keys every line has."""
-        self.ports.log.event(
-            str(state),
-            job=self.job.job_id,
-            type=self.job.type,
-            attempt=self.job.attempts,
-            run=self.job.run,
-            state=state,
-            **more,
-        )
+        job = self.job
+        keys: dict[str, Any] = {
+            "job": job.job_id,
+            "type": job.type,
+            "attempt": job.attempts,
+            "run": job.run,
+            "state": state,
+        }
+        self.ports.log.event(str(state), **keys, worker=self.lease.holder, **more)
+
+    def _wait_or_cancel(
+        self,
+        move: Transition,
+        at: datetime,
+        changes: dict[str, Any],
+        failure: Failure | None,
+        error: BaseException | None,
+    ) -> Outcome:
+        try:
+            return self._wait(move, at, changes, failure, error)
+        except MoveRefused as e:
+            return self._cancel_if_asked(e)
+
+    def _cancel_if_asked(self, refused: MoveRefused) -> Outcome:
+        """Asked to stop where it would have gone on: cancel. Anything else that refuses is a lost lease."""
+        if refused.found is None or not self._is_mine(refused.found) or refused.found.cancel_request is None:
+            raise refused
+        return self.cancel()
 
     def _wait(
-        self, move: Transition, at: datetime, changes: dict[str, Any], failure: Failure, error: BaseException
+        self,
+        move: Transition,
+        at: datetime,
+        changes: dict[str, Any],
+        failure: Failure | None,
+        error: BaseException | None,
     ) -> Outcome:
-        after = self._apply(move, changes | {"next_attempt_at": at})
-        # A crash here: the message comes back with its lease, finds the wait, and is hidden for what is left of it.
-        wait = max(at - self.ports.clock.now(), timedelta())
-        self.ports.mailbox.hide([self.message], [wait])
-        record_run(self.job, after.state, failure, self.ports, error)
-        self.say(
-            after.state, level="warning", error=error, code=failure.code, wait_ms=wait // timedelta(milliseconds=1)
+        now, fifo = self.ports.clock.now(), self.ports.queue.fifo
+        if fifo and self.message.receives > FIFO_RECEIVE_LIMIT:
+            return self._die(_too_many_receives(self.message, failure), now, error)
+        changes = changes | {"next_attempt_at": at}
+        later = leaves_its_message(at - now, self.message.receives, fifo)
+        if later:
+            changes |= {"due_key": due_key(self.job.job_id), "due_at": at}
+            move = RETRY_LATER if move is RETRY else DEFER_LATER
+        after = self._apply(move, changes)
+        if not later:
+            # A crash here: the message comes back with its lease, finds the wait, and is hidden for what is left of it.
+            self.ports.mailbox.hide([self.message], [max(at - self.ports.clock.now(), timedelta())])
+        if failure is not None:
+            record_run(self.job, after.state, failure, self.ports, error)
+        retrying = move in (RETRY, RETRY_LATER)
+        kept = Outcome.RETRYING if retrying else Outcome.DEFERRED
+        gone = Outcome.RETRYING_IN_DUE if retrying else Outcome.DEFERRED_IN_DUE
+        code = {} if failure is None else {"code": failure.code, "failure_class": failure.failure_class}
+        level = "info" if failure is None else "warning"
+        return self._ended(
+            gone if later else kept, after.state, error, level=level, next_attempt_at=at.isoformat(), **code
         )
-        return Outcome.RETRYING if move is RETRY else Outcome.DEFERRED
 
-    def _die(self, failure: Failure, now: datetime, error: BaseException) -> Outcome:
+    def _die(self, failure: Failure, now: datetime, error: BaseException | None) -> Outcome:
         self._apply(DEAD_LETTER, dead_changes(self.job, failure, now))
         record_run(self.job, State.DEAD, failure, self.ports, error)
-        self.say(State.DEAD, level="error", error=error, code=failure.code, failure_class=failure.failure_class)
-        return Outcome.DEAD
+        code = {"code": failure.code, "failure_class": failure.failure_class}
+        return self._ended(Outcome.DEAD, State.DEAD, error, level="error", **code)
 
-    def _apply(self, move: Transition, changes: dict[str, Any]) -> Job:
-        progress = {} if self.handle.latest is None else {"progress": self.handle.latest}
+    def _apply(
+        self, move: Transition, changes: dict[str, Any], *, progress: bool = True, checkpoint: Any = None
+    ) -> Job:
+        latest = {"progress": self.handle.latest} if progress and self.handle.latest is not None else {}
+        seen = self.lease.seen(checkpoint)
         try:
-            return self.ports.store.apply(self.job.job_id, move, self.lease.seen(), **changes, **progress)
+            return self.ports.store.apply(self.job.job_id, move, seen, **changes, **latest)
         except MoveRefused as e:
             if e.found is not None and self._is_mine(e.found):
-                if e.found.state is move.target:
+                if all(getattr(e.found, name) == value for name, value in changes.items() if name not in move.first):
                     return e.found  # our own write, repeated by the SDK after a lost answer
                 raise
             raise LeaseLost(self.job.job_id, move.name, e.found) from e
@@ -116,5 +216,37 @@ class Settlement:
     def _is_mine(self, found: Job) -> bool:
         return found.run == self.lease.run and found.holder == self.lease.holder
 
-    def _ran_ms(self, now: datetime) -> int:
-        return (now - (self.job.started_at or now)) // timedelta(milliseconds=1)
+    def _checkpoint_fault(self, checkpoint: Mapping[str, Any]) -> str:
+        try:
+            text = json.dumps(checkpoint, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as e:
+            return f"the handler's checkpoint is no JSON object ({e})"
+        if not isinstance(checkpoint, Mapping):
+            return f"the handler's checkpoint is a {type(checkpoint).__name__}; give an object"
+        if len(text.encode()) > MAX_CHECKPOINT_BYTES:
+            return f"the handler's checkpoint has {len(text.encode())} bytes, at most {MAX_CHECKPOINT_BYTES} are kept"
+        if json.loads(text) == self.job.checkpoint:
+            return "the handler continues from the checkpoint it started at: it would never end"
+        return ""
+
+    def _ended(self, outcome: Outcome, state: str, error: BaseException | None = None, **more: Any) -> Outcome:
+        now = self.ports.clock.now()
+        ran = now - (self.job.started_at or now)
+        self.measured.append(
+            Measured(
+                type=self.job.type,
+                outcome=outcome,
+                attempt=self.job.attempts,
+                reclaimed=self.job.stalls > 0,
+                ran=ran,
+                since_submit=now - max(self.job.created_at, self.job.run_at),
+            )
+        )
+        self.say(state, duration_ms=ran // timedelta(milliseconds=1), error=error, **more)
+        return outcome
+
+
+def _too_many_receives(message: Message, failure: Failure | None) -> Failure:
+    last = "" if failure is None else f"; last: {failure.code}: {failure.message}"
+    why = f"received {message.receives} times, and SQS moves a message away soon{last}"
+    return Failure(FailureClass.TOO_MANY_RECEIVES, "too-many-receives", why[:200])

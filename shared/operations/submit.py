@@ -20,6 +20,7 @@ from shared.domain.job import (
     MAX_PAYLOAD_BYTES,
     TENANT,
     Job,
+    due_key,
     job_id_for_key,
     open_key,
     random_job_id,
@@ -33,6 +34,7 @@ from shared.ports import JobStore, Row
 from shared.queues import MAX_DELAY
 
 MIN_AGE, MAX_AGE = timedelta(minutes=1), timedelta(days=14)
+LONGEST_AHEAD = timedelta(days=366)
 MAX_TAGS, MAX_TAG_CHARACTERS = 10, 64
 MAX_ORDERING_KEY_CHARACTERS = 64
 
@@ -88,8 +90,8 @@ def submit(
     Raises UnknownJobType, InvalidRequest, PayloadTooLarge, KeyReused (nothing was stored) and StoreUnavailable.
     """
     job, payload = _prepare(request, catalogue, now, entropy)
-    if job.payload is None:
-        store.put_payload(job.job_id, job.fingerprint, payload, _payload_expiry(job))
+    if job.payload_ref is not None:
+        store.put_payload(job.job_id, job.payload_ref, payload, _payload_expiry(job))
     try:
         if rows is None:
             store.submit(job, now)
@@ -114,8 +116,8 @@ def transact_items(
     Raises as `submit`. A large payload is stored at once, harmless if the transaction never comes.
     """
     job, payload = _prepare(request, catalogue, now, entropy)
-    if job.payload is None:
-        store.put_payload(job.job_id, job.fingerprint, payload, _payload_expiry(job))
+    if job.payload_ref is not None:
+        store.put_payload(job.job_id, job.payload_ref, payload, _payload_expiry(job))
     return job, [store.submit_write(job, now)]
 
 
@@ -174,24 +176,14 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
             f"at most {MAX_TAGS} tags, names and values of 1 to {MAX_TAG_CHARACTERS} characters",
         ),
     )
-    return [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong] + _time_faults(request, job_type, now)
+    return [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong] + _time_faults(request, now)
 
 
-def _time_faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault]:
-    """A job due within MAX_DELAY rides on its message's DelaySeconds. What is later needs the promoter, which this
-    version does not have, and is refused rather than accepted and forgotten.
-    """
-    pointer = "/runAt" if request.run_at is not None else "/delaySeconds"
-    wait = _run_at(request, now) - now
-    if wait <= timedelta():
+def _time_faults(request: JobRequest, now: datetime) -> list[Fault]:
+    if _run_at(request, now) - now <= LONGEST_AHEAD:
         return []
-    if job_type.queue.fifo:
-        return [
-            Fault(pointer, f"queue {job_type.queue.name!r} is FIFO, where SQS knows no delay per message; leave it out")
-        ]
-    if wait > MAX_DELAY:
-        return [Fault(pointer, f"at most {MAX_DELAY.total_seconds():.0f} seconds ahead in this version")]
-    return []
+    pointer = "/runAt" if request.run_at is not None else "/delaySeconds"
+    return [Fault(pointer, f"at most {LONGEST_AHEAD.days} days ahead")]
 
 
 def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, entropy: bytes) -> Job:
@@ -199,26 +191,40 @@ def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, en
     job_id = random_job_id(now, entropy) if key is None else job_id_for_key(request.tenant, key)
     run_at = _run_at(request, now)
     starts_at = max(run_at, now)
+    max_age = request.max_age or job_type.max_age
+    inline = len(payload.encode()) < INLINE_PAYLOAD_BYTES
+    # Due within MAX_DELAY it rides on its message's DelaySeconds; what is later, or on a FIFO lane, where SQS knows no
+    # delay per message, waits in `due` for the promoter.
+    later = starts_at - now > (timedelta() if job_type.queue.fifo else MAX_DELAY)
+    place: dict[str, Any] = (
+        {"state": State.SCHEDULED, "due_key": due_key(job_id), "due_at": starts_at}
+        if later
+        else {
+            "state": State.QUEUED,
+            "dispatch": 1,
+            "outbox": OUTBOX_OPEN,
+            "available_at": starts_at,
+            "open_key": open_key(job_type.queue.name, job_id),
+        }
+    )
     return Job(
         job_id=job_id,
         type=job_type.name,
         queue=job_type.queue.name,
-        state=State.QUEUED,
+        **place,
         tenant=request.tenant,
-        payload=payload if len(payload.encode()) < INLINE_PAYLOAD_BYTES else None,
+        payload=payload if inline else None,
+        payload_ref=None if inline else _digest(payload.encode()),
         payload_version=job_type.version,
-        fingerprint=_fingerprint(request, payload),
+        fingerprint=_fingerprint(request),
         created_at=now,
         run_at=run_at,
-        available_at=starts_at,
-        deadline_at=starts_at + (request.max_age or job_type.max_age),
+        deadline_at=starts_at + max_age,
+        max_age_seconds=int(max_age.total_seconds()),
         max_attempts=job_type.policy.max_attempts,
-        dispatch=1,
-        outbox=OUTBOX_OPEN,
         ordering_key=request.ordering_key,
         tags=dict(request.tags) if request.tags else None,
         trace_id=request.trace_id,
-        open_key=open_key(job_type.queue.name, job_id),
         tenant_key=tenant_key(request.tenant, job_id) if request.tenant else None,
     )
 
@@ -227,11 +233,13 @@ def _run_at(request: JobRequest, now: datetime) -> datetime:
     return now + request.delay if request.delay is not None else request.run_at or now
 
 
-def _fingerprint(request: JobRequest, payload: str) -> bytes:
-    """16 bytes that name the content: what was asked, not when (delaySeconds as given, not as a time)."""
+def _fingerprint(request: JobRequest) -> bytes:
+    """What was asked, not when (delaySeconds as given, not as a time), and as it was sent: were the payload's defaults
+    filled in first, a deployment that adds a field would make the same body another one.
+    """
     asked = [
         request.type,
-        payload,
+        request.payload,
         request.tenant,
         None if request.run_at is None else to_ms(request.run_at),
         None if request.delay is None else request.delay.total_seconds(),
@@ -240,7 +248,11 @@ def _fingerprint(request: JobRequest, payload: str) -> bytes:
         sorted((request.tags or {}).items()),
         request.beside,
     ]
-    return hashlib.sha256(json.dumps(asked).encode()).digest()[:16]
+    return _digest(json.dumps(asked, sort_keys=True).encode())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]
 
 
 def _payload_expiry(job: Job) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -31,10 +32,40 @@ class Alarms:
         says: str,
         runbook: str,
         minutes: tuple[int, int] = (1, 1),
-    ) -> cloudwatch.Alarm:
+    ) -> None:
         """Ring when `watched` is `at_least` this much in `minutes` (m of the last n). Raises ValueError when
         docs/runbooks has no such page.
         """
+        # Idle queues and functions report nothing, which is not a fault.
+        self._alarm(
+            name,
+            says,
+            runbook,
+            metric=watched,
+            threshold=at_least,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            datapoints_to_alarm=minutes[0],
+            evaluation_periods=minutes[1],
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+
+    def raise_when_silent(
+        self, name: str, watched: cloudwatch.IMetric, *, minutes: int, says: str, runbook: str
+    ) -> None:
+        """Ring when `watched`, which beats every minute, has not for so many. Raises ValueError as `raise_when`."""
+        self._alarm(
+            name,
+            says,
+            runbook,
+            metric=watched,
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            datapoints_to_alarm=minutes,
+            evaluation_periods=minutes,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+        )
+
+    def _alarm(self, name: str, says: str, runbook: str, **watch: Any) -> None:
         page = RUNBOOKS / f"{runbook}.md"
         if not page.is_file():
             raise ValueError(f"alarm {name!r}: docs/runbooks/{page.name} does not exist; write it first")
@@ -43,18 +74,11 @@ class Alarms:
             name,
             alarm_name=f"{self._stage.prefix}-{name}",
             alarm_description=f"{says} Runbook: docs/runbooks/{page.name}",
-            metric=watched,
-            threshold=at_least,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            datapoints_to_alarm=minutes[0],
-            evaluation_periods=minutes[1],
-            # Idle queues and functions report nothing, which is not a fault.
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            **watch,
         )
         tell = actions.SnsAction(self._topic)
         alarm.add_alarm_action(tell)
         alarm.add_ok_action(tell)
-        return alarm
 
 
 def metric(namespace: str, name: str, statistic: str, **dimensions: str) -> cloudwatch.Metric:

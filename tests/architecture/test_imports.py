@@ -19,8 +19,9 @@ FOLDERS = {
     "shared/operations": ("shared.domain", "shared.ports", "shared.jobs", "shared.queues", "shared.operations", *PLAIN),
     "shared/adapters": (
         "boto3", "botocore", "aws_lambda_powertools",
-        "shared.domain", "shared.ports", "shared.queues", "shared.adapters", *PLAIN,
+        "shared.domain", "shared.ports", "shared.queues", "shared.telemetry", "shared.adapters", *PLAIN,
     ),
+    "shared/telemetry.py": (),
     "shared/jobs": ("pydantic", "shared.queues", "shared.domain", "shared.jobs", *PLAIN),
     "lambdas": ("aws_lambda_powertools", "boto3", "botocore", "pydantic", "pydantic_core", "shared", "lambdas"),
     "stacks": (
@@ -93,3 +94,16 @@ def test_no_quoted_state_name_stands_outside_the_transition_table() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 quoted = node.value if isinstance(node, ast.Constant) else None
                 assert quoted not in states, f"{path}:{node.lineno}: {quoted!r}"
+
+
+def test_whatever_a_job_imports_inside_its_handler_is_in_the_workers_zip_or_its_runtime() -> None:
+    """A missing package shows only when the first job of its type runs, as a dead job."""
+    locked = (ROOT / "lambdas" / "worker" / "requirements.txt").read_text().lower()
+    packages = {"PIL": "pillow"}
+    for path in files("shared/jobs"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for top in {module.partition(".")[0] for module in modules} - {"shared", "boto3", "botocore"}:
+                name = packages.get(top, top).replace("_", "-").lower()
+                assert top in sys.stdlib_module_names or f"\n{name}==" in f"\n{locked}", f"{path}: {top}"

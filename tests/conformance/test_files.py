@@ -119,7 +119,7 @@ def test_a_file_too_large_for_the_worker_is_refused_before_it_is_read(
 
 
 def test_a_bucket_that_does_not_exist_waits_for_an_operator(bucket: Any) -> None:
-    with pytest.raises(EnvironmentalFailure, match="NoSuchBucket for bucket elsewhere") as raised:
+    with pytest.raises(EnvironmentalFailure, match="NoSuchBucket for the bucket of job files") as raised:
         S3Files(bucket, "elsewhere").read("a")
 
     assert raised.value.code == "s3-bucket-missing"

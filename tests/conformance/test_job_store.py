@@ -10,9 +10,22 @@ from datetime import timedelta
 import pytest
 
 from shared.adapters.memory import MemoryJobStore
-from shared.domain.job import Job, RunRecord
+from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Effect, Job, RunRecord
 from shared.domain.moves import after
-from shared.domain.states import LEASE, MARK, RENEW, RETRY, RING_AGAIN, TABLE, Seen, State, Transition
+from shared.domain.states import (
+    ERASE_EFFECT,
+    FINISH_EFFECT,
+    LEASE,
+    MARK,
+    RENEW,
+    RETRY,
+    RING_AGAIN,
+    START_EFFECT,
+    TABLE,
+    Seen,
+    State,
+    Transition,
+)
 from shared.errors import AlreadySubmitted, MoveRefused
 from shared.ports import JobStore, Row
 from tests.builders import NOW, a_job, a_running_job
@@ -31,7 +44,7 @@ def test_a_move_writes_exactly_what_the_table_says(store: JobStore, move: Transi
         for state in sorted(arm.states):
             job = record_for(move, arm, state)
             store.submit(job, NOW)
-            expected = after(job, move, changes_for(move))
+            expected = after(job, move, changes_for(move), "charge")
             assert store.apply(job.job_id, move, seen_for(job), **changes_for(move)) == expected
             assert store.get(job.job_id) == expected
 
@@ -65,6 +78,19 @@ def test_optional_changes_may_be_left_out(store: JobStore) -> None:
     store.submit(job, NOW)
     renewed = store.apply(job.job_id, RENEW, seen_for(job), lease_expires_at=NOW + timedelta(seconds=60))
     assert renewed == replace(job, lease_expires_at=NOW + timedelta(seconds=60))
+
+
+@pytest.mark.parametrize("name", ["charge", "größe: 7 €", "a.b[0]", "#x :y"])
+def test_an_effect_is_found_under_its_own_name_whatever_its_characters(store: JobStore, name: str) -> None:
+    job = a_running_job()
+    store.submit(job, NOW)
+    started = Effect(status=EFFECT_STARTED, run=1, at=NOW)
+    seen = replace(seen_for(job), effect=name)
+    assert store.apply(job.job_id, START_EFFECT, seen, effect=started).effects == {name: started}
+    done = Effect(status=EFFECT_COMPLETED, run=1, at=NOW, outcome='{"outcome":0}')
+    assert store.apply(job.job_id, FINISH_EFFECT, seen, effect=done).effects == {name: done}
+    with pytest.raises(MoveRefused):
+        store.apply(job.job_id, ERASE_EFFECT, seen)
 
 
 def test_the_first_error_time_stays_that_of_the_first_error(store: JobStore) -> None:

@@ -17,7 +17,7 @@ from local.up import bring_up, take_down
 from tests.e2e.cloud import Cloud
 from tests.e2e.grants import allow_batches_where_single_calls_are_allowed
 
-NEW_JOB_TYPE = Path(__file__).parent / "job_types" / "note.py"
+NEW_JOB_TYPES = Path(__file__).parent / "job_types"
 BUILT = (".build", "node_modules")
 NOT_COPIED = shutil.ignore_patterns(".*", "node_modules", "cdk.out", "__pycache__", "tests")
 
@@ -42,18 +42,19 @@ def some_port() -> int:
 
 @pytest.fixture(scope="session")
 def project_with_a_new_job_type(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This project with one file more; what set-up built is linked, not built again."""
+    """This project with one file more for each new job type; what set-up built is linked, not built again."""
     copy = tmp_path_factory.mktemp("project") / "holdfast"
     shutil.copytree(PROJECT, copy, ignore=NOT_COPIED)
     for name in BUILT:
         (copy / name).symlink_to(PROJECT / name)
-    shutil.copy(NEW_JOB_TYPE, copy / "shared" / "jobs")
+    for file in NEW_JOB_TYPES.glob("*.py"):
+        shutil.copy(file, copy / "shared" / "jobs")
     return copy
 
 
 @pytest.fixture(scope="session")
 def cloud(project_with_a_new_job_type: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """The stacks with one job type more, in an emulator that enforces no IAM."""
+    """The stacks with two job types more, in an emulator that enforces no IAM."""
     home = tmp_path_factory.mktemp("cloud") / "local"
     with running(Place(project=project_with_a_new_job_type, home=home, port=some_port())) as cloud:
         yield cloud

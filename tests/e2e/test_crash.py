@@ -14,9 +14,9 @@ from local import samples
 from shared.domain.states import State
 from shared.queues import QUEUES
 from tests.e2e.cloud import Cloud, fetch
-from tests.e2e.functions import busiest, processes_of
+from tests.e2e.functions import processes_of
 
-PAGES = 4000
+PAGES = 6000
 LEASE_SECONDS = 30
 
 
@@ -25,27 +25,37 @@ def test_an_export_whose_worker_is_killed_completes_without_help(
 ) -> None:
     cloud.put_month("2030-06", samples.write_month(rows=PAGES))
     job_id = cloud.export("2030-06")
-    deadline = time.monotonic() + 20
-    while cloud.ask("GET", f"/jobs/{job_id}").json["status"] != State.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-    worker = f"{cloud.up.outputs['Prefix']}-worker-{QUEUES['exports.month-end'].slug}"
-    victim = busiest(processes_of(worker, cloud.up.processes[0].pid))
-    os.kill(victim, signal.SIGKILL)
+    run = killed_in_mid_run(cloud, job_id)
     killed_at = time.monotonic()
-    assert cloud.record(job_id).state is State.RUNNING, (
-        "the export ended before its worker was killed: give it more pages"
-    )
 
-    while cloud.record(job_id).run == 1:
+    while cloud.record(job_id).run == run:
         assert time.monotonic() < killed_at + LEASE_SECONDS + 15, "nobody took the job over"
         time.sleep(0.2)
     with capsys.disabled():
         print(f"\ntaken over {time.monotonic() - killed_at:.1f} s after kill -9, with a lease of {LEASE_SECONDS} s")
 
     ended = cloud.wait(job_id, seconds=90)
-    assert ended["status"] == State.COMPLETED
-    assert cloud.record(job_id).run == 2
+    assert ended["status"] == State.COMPLETED, str(ended)
+    assert cloud.record(job_id).run > run
     pdf = fetch(cloud.ask("GET", f"/jobs/{job_id}/result").headers["Location"]).body
     assert len(PdfReader(io.BytesIO(pdf)).pages) == PAGES
+
+
+def killed_in_mid_run(cloud: Cloud, job_id: str) -> int:
+    """Kill the lane's worker processes while one runs the job; answers the number of the run that died.
+
+    A kill that falls between two runs of the export harms nothing, so it is tried again with the next run.
+    """
+    worker = f"{cloud.up.outputs['Prefix']}-worker-{QUEUES['exports.month-end'].slug}"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        before = cloud.record(job_id)
+        if before.state is State.RUNNING:
+            for pid in processes_of(worker, cloud.up.processes[0].pid):
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.3)
+            after = cloud.record(job_id)
+            if (after.state, after.run) == (State.RUNNING, before.run):
+                return after.run
+        time.sleep(0.02)
+    raise AssertionError("the export ended before its worker could be killed: give it more pages")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,7 +63,10 @@ def front(api: Api) -> Iterator[Front]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Answer)) as emulator_port:
+    class Emulator(ThreadingHTTPServer):
+        request_queue_size = 128
+
+    with serving(Emulator(("127.0.0.1", 0), Answer)) as emulator_port:
         front = Front(0, emulator_port, "abc123")
         with serving(front):
             yield front
@@ -142,6 +147,23 @@ def test_a_body_above_what_api_gateway_takes_is_refused_unread(front: Front, api
     assert connection.getresponse().status == 413
     assert api.heard == []
     connection.close()
+
+
+def test_sixty_clients_at_once_are_all_answered(front: Front, api: Api) -> None:
+    api.status, api.body = 202, b"{}"
+    together = threading.Barrier(60)
+
+    def post(number: int) -> int:
+        together.wait(timeout=10)
+        return fetch(url(front, f"/jobs?{number}"), "POST", b"{}").status
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(60) as clients:
+        answers = list(clients.map(post, range(60)))
+
+    assert answers == [202] * 60
+    assert sorted(heard.path for heard in api.heard) == sorted(f"/jobs?{number}" for number in range(60))
+    assert time.monotonic() - begun < 3  # a connection that found no room is tried again after 1 s, 3 s, 7 s
 
 
 def test_an_emulator_that_is_gone_is_a_502_that_says_so() -> None:

@@ -85,7 +85,7 @@ def test_an_unknown_job_is_not_found(cloud: Cloud, path: str) -> None:
 def test_a_job_type_added_as_one_file_is_submitted_run_and_listed(
     cloud: Cloud, project_with_a_new_job_type: Path
 ) -> None:
-    added = [Path("shared/jobs/note.py")]
+    added = [Path("shared/jobs/mishap.py"), Path("shared/jobs/note.py")]  # a file each
     assert differing(project_with_a_new_job_type, PROJECT) == added
 
     job_id = cloud.submit("/jobs", {"type": "note", "payload": {"text": "hello"}, "tenantId": "acme-eu"})

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from local import state
+from local.demo import ANNOUNCED
 from local.environment import cdk_environment, emulator_environment
 from local.place import LocalCloudError, Place, place_from
 from local.ports import is_free
@@ -107,14 +108,16 @@ def test_nothing_of_the_developers_aws_settings_reaches_the_local_cloud(
     assert "AWS_ENDPOINT_URL" not in emulator_environment(place, 1)
 
 
-def test_starting_what_already_runs_changes_nothing(cloud: Cloud) -> None:
-    assert bring_up(cloud.place, print) == cloud.up
+def test_what_already_runs_is_not_moved_to_another_port(cloud: Cloud) -> None:
+    with pytest.raises(LocalCloudError, match=f"already up at {cloud.place.url}; make down first"):
+        bring_up(replace(cloud.place, port=some_port()), print)
 
 
 def test_a_foreground_run_shows_every_step_and_ctrl_c_ends_all_of_it(project_with_a_new_job_type: Path) -> None:
     port = some_port()
     run = subprocess.Popen(
-        [sys.executable, "-m", "local", "run"],
+        # Ignored at the start, as in a script's `make local &`: the harder case of the two.
+        ["sh", "-c", 'trap "" INT; exec "$0" -m local run', sys.executable],
         cwd=project_with_a_new_job_type,
         env=os.environ | {"HOLDFAST_PORT": str(port)},
         stdout=subprocess.PIPE,
@@ -134,6 +137,7 @@ def test_a_foreground_run_shows_every_step_and_ctrl_c_ends_all_of_it(project_wit
         step for step in ("api:", "relay:", "worker: attempt 1", JobState.COMPLETED, JobState.DEAD) if step in said
     ]
     assert len(steps) == 5, said
+    assert said.index(ANNOUNCED) < said.index("worker: attempt 1")
     assert run.returncode == 0, rest
     assert not any(process.alive() for process in started.processes)
     assert is_free(port)

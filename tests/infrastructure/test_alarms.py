@@ -17,7 +17,8 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_ends(every_stage
     (topic,) = every_stage.of("AWS::SNS::Topic")
     for name, alarm in _alarms(every_stage).items():
         assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic}], name
-        assert alarm["TreatMissingData"] == "notBreaching", name  # idle queues and functions report nothing
+        # Idle queues and functions report nothing; a promoter that reports nothing does not tick.
+        assert alarm["TreatMissingData"] == ("breaching" if name.endswith("-silent") else "notBreaching"), name
 
 
 def test_every_alarm_names_a_runbook_that_exists(every_stage) -> None:

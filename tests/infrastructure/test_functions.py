@@ -6,14 +6,15 @@ from collections import Counter
 from typing import Any
 
 from shared.queues import QUEUES
-from shared.settings import ApiSettings, RelaySettings, WorkerSettings
+from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
 
 FUNCTION, ROLE, POLICY = "AWS::Lambda::Function", "AWS::IAM::Role", "AWS::IAM::Policy"
-KINDS = {"api": ApiSettings, "relay": RelaySettings, "worker": WorkerSettings}
+OF_THE_PIPELINE = ("logs", "dynamodb", "s3", "sqs")
+KINDS = {"api": ApiSettings, "promoter": PromoterSettings, "relay": RelaySettings, "worker": WorkerSettings}
 
 
-def test_there_is_one_worker_per_lane_one_relay_and_one_api(every_stage) -> None:
-    expected = {"api", "relay", *(f"worker-{lane.slug}" for lane in QUEUES.values())}
+def test_there_is_one_worker_per_lane_one_relay_one_promoter_and_one_api(every_stage) -> None:
+    expected = {"api", "relay", "promoter", *(f"worker-{lane.slug}" for lane in QUEUES.values())}
     names = set(every_stage.properties(FUNCTION, "FunctionName"))
     assert names == {f"holdfast-{every_stage.stage}-{name}" for name in expected}
 
@@ -87,7 +88,7 @@ def test_a_worker_reaches_its_own_lane_and_no_other(every_stage) -> None:
 
 def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> None:
     table = {f"dynamodb:{verb}" for verb in ("GetItem", "PutItem", "UpdateItem")}
-    worker = _actions(prod, "holdfast-prod-worker-emails-high")
+    worker = _actions(prod, "holdfast-prod-worker-exports-month-end")
     assert {a for a in worker if not a.startswith(("sqs", "logs"))} == {
         *table,
         *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
@@ -96,9 +97,39 @@ def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> Non
         "dynamodb:UpdateItem",
         *(f"dynamodb:{verb}" for verb in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")),
     }
+    assert {a for a in _actions(prod, "holdfast-prod-promoter") if not a.startswith("logs")} == {
+        *("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:Query"),
+    }
     assert {a for a in _actions(prod, "holdfast-prod-api") if not a.startswith("logs")} == {
         *("dynamodb:GetItem", "dynamodb:PutItem", "s3:GetObject"),
     }
+
+
+def test_what_a_lanes_jobs_may_do_besides_is_its_own_workers_and_no_others(every_stage) -> None:
+    mail = {
+        ("ses:SendEmail", "ses:<region>:<account>:identity/*"),
+        ("ses:SendEmail", "ses:<region>:<account>:configuration-set/*"),
+    }
+    secrets = f"secretsmanager:<region>:<account>:secret:holdfast/{every_stage.stage}/webhooks/*"
+    expected = {
+        "worker-emails-high": mail,
+        "worker-emails-bulk": mail,
+        "worker-webhooks-partner-a": {("secretsmanager:GetSecretValue", secrets)},
+    }
+    prefix = f"holdfast-{every_stage.stage}-"
+    found = {name.removeprefix(prefix): _besides(every_stage, name) for name in _names(every_stage)}
+    assert {name: rights for name, rights in found.items() if rights} == expected
+
+
+def test_every_declared_right_is_granted_and_only_to_its_lane(every_stage) -> None:
+    prefix = f"holdfast-{every_stage.stage}"
+    for lane in QUEUES.values():
+        declared = {
+            (action, f"{right.service}:<region>:<account>:{right.name(every_stage.stage)}")
+            for right in lane.rights
+            for action in right.actions
+        }
+        assert _besides(every_stage, f"{prefix}-worker-{lane.slug}") == declared, lane.name
 
 
 def test_the_relay_can_send_to_every_queue_and_receive_from_none(every_stage) -> None:
@@ -111,7 +142,7 @@ def test_the_relay_can_send_to_every_queue_and_receive_from_none(every_stage) ->
 
 def test_no_role_names_an_event_source_because_that_is_a_cycle_no_synthesis_shows(every_stage) -> None:
     granted = {action for statements in _grants(every_stage).values() for s in statements for action in s["Action"]}
-    assert [action for action in granted if action.startswith("lambda:")] == []
+    assert {action for action in granted if action.startswith("lambda:")} == {"lambda:InvokeFunction"}  # the ticker's
 
 
 def _grants(stacks: Any) -> dict[str, list[dict[str, Any]]]:
@@ -130,6 +161,28 @@ def _of_function(stacks: Any, name: str) -> list[dict[str, Any]]:
     return _grants(stacks)[role]
 
 
+def _names(stacks: Any) -> list[str]:
+    return list(stacks.properties(FUNCTION, "FunctionName"))
+
+
+def _besides(stacks: Any, name: str) -> set[tuple[str, str]]:
+    """(action, end of the ARN) of what a function may do besides what all of its kind may."""
+    return {
+        (action, _spelled(resource))
+        for statement in _of_function(stacks, name)
+        for action in statement["Action"]
+        if action.partition(":")[0] not in OF_THE_PIPELINE
+        for resource in statement["Resource"]
+    }
+
+
+def _spelled(resource: Any) -> str:
+    """An ARN without its beginning, "ses:<region>:<account>:identity/*"."""
+    refs = {"AWS::Partition": "<partition>", "AWS::Region": "<region>", "AWS::AccountId": "<account>"}
+    parts = [part if isinstance(part, str) else refs[part["Ref"]] for part in resource["Fn::Join"][1]]
+    return "".join(parts).removeprefix("arn:<partition>:")
+
+
 def _actions(stacks: Any, name: str) -> set[str]:
     return {action for statement in _of_function(stacks, name) for action in statement["Action"]}
 
@@ -141,3 +194,10 @@ def _queues_in(statement: dict[str, Any], queues: dict[str, str]) -> list[dict[s
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
+
+
+def test_the_promoter_ticks_every_minute_and_a_failed_tick_is_not_repeated(every_stage) -> None:
+    (schedule,) = every_stage.of("AWS::Scheduler::Schedule").values()
+    said = schedule["Properties"]
+    assert (said["ScheduleExpression"], said["FlexibleTimeWindow"]) == ("rate(1 minute)", {"Mode": "OFF"})
+    assert said["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}

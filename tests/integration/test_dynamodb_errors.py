@@ -103,6 +103,36 @@ def test_what_passes_by_itself_is_unavailable_on_every_call(
         call(answers.store)
 
 
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+@pytest.mark.parametrize(("operation", "call"), CALLS, ids=[name for name, _ in CALLS])
+def test_a_bare_5xx_without_a_body_is_unavailable_too(
+    answers: Answers, operation: str, call: Callable[[DynamoJobStore], Any], status: int
+) -> None:
+    answers.stub.add_client_error(operation, str(status), http_status_code=status)
+    with pytest.raises(StoreUnavailable):
+        call(answers.store)
+
+
+def test_records_and_payloads_are_read_strongly_a_get_right_after_the_202_finds_the_job(answers: Answers) -> None:
+    job = a_job()
+    key = {"pk": {"S": f"JOB#{job.job_id}"}, "sk": {"S": "JOB"}}
+    answers.stub.add_response("get_item", {}, {"TableName": "jobs", "Key": key, "ConsistentRead": True})
+    assert answers.store.get(job.job_id) is None
+    key = key | {"sk": {"S": f"PAYLOAD#{(b'k' * 16).hex()}"}}
+    answers.stub.add_response("get_item", {}, {"TableName": "jobs", "Key": key, "ConsistentRead": True})
+    assert answers.store.get_payload(job.job_id, b"k" * 16) is None
+
+
+def test_a_long_history_is_read_to_its_end(answers: Answers) -> None:
+    job_id = a_job().job_id
+    item = {"ended_at": {"N": "1"}, "outcome": {"S": "retrying"}, "expires_at": {"N": "1"}}
+    pages = [[{"sk": {"S": "RUN#0000000001"}, **item}], [{"sk": {"S": "RUN#0000000002"}, **item}]]
+    last = {"pk": {"S": "x"}}
+    answers.stub.add_response("query", {"Items": pages[0], "LastEvaluatedKey": last})
+    answers.stub.add_response("query", {"Items": pages[1]})
+    assert [run.run for run in answers.store.runs(job_id)] == [1, 2]
+
+
 @pytest.mark.parametrize(("operation", "call"), CALLS, ids=[name for name, _ in CALLS])
 def test_a_right_that_is_missing_is_no_outage(
     answers: Answers, operation: str, call: Callable[[DynamoJobStore], Any]

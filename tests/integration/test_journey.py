@@ -23,12 +23,12 @@ from shared.domain.job import Job
 from shared.domain.states import State
 from shared.errors import DeterministicFailure, RingRefused
 from shared.operations.relay import RelayPorts, relay
-from shared.operations.run import WorkerPorts, run_batch
+from shared.operations.run import run_batch
 from shared.operations.submit import JobRequest, submit
 from shared.queues import QUEUES
 from tests.aws import create_jobs_table
 from tests.builders import NOW, RecordedLog, TestClock
-from tests.unit.test_run import OneType
+from tests.world import OneType, World
 
 QUEUE = QUEUES["exports.month-end"]
 
@@ -94,18 +94,8 @@ class Cloud:
             for m in self.receive(QUEUE.physical_name("hf"))
         ]
         mailbox = SqsMailbox(self.sqs, "hf", QUEUE, self.log)
-        ports = WorkerPorts(
-            queue=QUEUE,
-            store=self.store,
-            mailbox=mailbox,
-            files=None,  # type: ignore[arg-type]
-            catalogue=OneType(self.handler),  # type: ignore[arg-type]
-            clock=self.clock,
-            log=self.log,
-            code_version="abc1234",
-            dice=lambda: 1.0,
-            token=lambda: f"token-{self.clock.now().timestamp()}",
-        )
+        world = World(handler=self.handler, store=self.store, mailbox=mailbox, clock=self.clock, log=self.log)  # type: ignore[arg-type]
+        ports = replace(world.ports, token=lambda: f"token-{self.clock.now().timestamp()}")
         kept = run_batch(messages, replace(ports, queue=replace(QUEUE, parallelism=1)))  # moto is not thread-safe
         for message in messages:
             if message.message_id in kept:
@@ -202,14 +192,13 @@ def test_a_stream_record_that_shows_no_job_is_parked_whole(cloud: Cloud) -> None
     record["dynamodb"]["NewImage"]["run"] = {"S": "seven"}
     doorbell = SqsDoorbell(cloud.sqs, "hf", "parked")
     ports = RelayPorts(store=cloud.store, doorbell=doorbell, clock=cloud.clock, log=cloud.log, queues=QUEUES)
-    for poison in (
-        record,
-        {"eventName": "REMOVE", "dynamodb": {}},
-        {"dynamodb": {"NewImage": {"fingerprint": {"B": "%"}}}},
-    ):
+    image = record["dynamodb"]["NewImage"]
+    far_off = {"dynamodb": {"NewImage": image | {"run": {"N": "0"}, "run_at": {"N": "9" * 30}}}}
+    no_base64 = {"dynamodb": {"NewImage": {"fingerprint": {"B": "%"}}}}
+    for poison in (record, far_off, {"eventName": "REMOVE", "dynamodb": {}}, no_base64):
         relay([outbox_record(poison)], ports)
     parked = cloud.receive("parked")
-    assert len(parked) == 3
+    assert len(parked) == 4
     assert any("attribute 'run' is no int" in m["Body"] for m in parked)
     with pytest.raises(RingRefused):
         relay([outbox_record({})], replace(ports, doorbell=SqsDoorbell(cloud.sqs, "hf", "gone")))

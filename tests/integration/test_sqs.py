@@ -97,16 +97,27 @@ def test_a_repeated_ring_of_a_fifo_lane_is_swallowed_and_a_repair_is_not(sqs: An
 
 def test_entries_that_a_batch_refuses_are_returned_each_with_its_reason() -> None:
     client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
-    rings = [a_ring(), a_ring(), a_ring()]
+    rings = [a_ring(), a_ring(), a_ring(), a_ring()]
     with Stubber(client) as stub:
         stub.add_response("get_queue_url", {"QueueUrl": "http://127.0.0.1/q"})
         failed = [
             {"Id": "1", "SenderFault": False, "Code": "InternalError", "Message": "again"},
             {"Id": "2", "SenderFault": True, "Code": "InvalidMessageContents"},
+            {"Id": "3", "SenderFault": True, "Code": "RequestThrottled"},
         ]
         stub.add_response("send_message_batch", {"Successful": [], "Failed": failed})
         unsent = SqsDoorbell(client, "hf", "parked").ring(STANDARD, rings)
-    assert [(u.ring, u.hopeless) for u in unsent] == [(rings[1], False), (rings[2], True)]
+    assert [(u.ring, u.hopeless) for u in unsent] == [(rings[1], False), (rings[2], True), (rings[3], False)]
+
+
+@pytest.mark.parametrize(("entries", "hopeless"), [(1, True), (2, False)])
+def test_a_call_refused_for_its_content_is_hopeless_once_the_entry_stood_alone(entries: int, hopeless: bool) -> None:
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
+    with Stubber(client) as stub:
+        stub.add_response("get_queue_url", {"QueueUrl": "http://127.0.0.1/q"})
+        stub.add_client_error("send_message_batch", "InvalidParameterValue")
+        unsent = SqsDoorbell(client, "hf", "parked").ring(STANDARD, [a_ring() for _ in range(entries)])
+    assert {u.hopeless for u in unsent} == {hopeless}
 
 
 def test_a_call_that_fails_as_a_whole_leaves_every_entry_unsent(sqs: Any) -> None:
@@ -147,6 +158,29 @@ def test_a_visibility_beyond_what_sqs_grants_is_cut_before_sqs_refuses_it() -> N
         expected = {"QueueUrl": "http://127.0.0.1/q", "Entries": entries}
         stub.add_response("change_message_visibility_batch", {"Successful": [], "Failed": []}, expected)
         SqsMailbox(client, "hf", STANDARD, RecordedLog()).hide([message], [timedelta(days=2)])
+
+
+def test_a_wait_is_rounded_up_and_more_than_ten_go_in_batches_of_ten() -> None:
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="t", aws_secret_access_key="t")
+    messages = [a_message(a_job()) for _ in range(11)]
+    with Stubber(client) as stub:
+        stub.add_response("get_queue_url", {"QueueUrl": "http://127.0.0.1/q"})
+        for some in (messages[:10], messages[10:]):
+            entries = [{"Id": str(n), "ReceiptHandle": m.receipt, "VisibilityTimeout": 2} for n, m in enumerate(some)]
+            expected = {"QueueUrl": "http://127.0.0.1/q", "Entries": entries}
+            stub.add_response("change_message_visibility_batch", {"Successful": [], "Failed": []}, expected)
+        SqsMailbox(client, "hf", STANDARD, RecordedLog()).hide(messages, [timedelta(seconds=1.001)] * 11)
+        stub.assert_no_pending_responses()
+
+
+def test_acknowledged_messages_are_gone(sqs: Any) -> None:
+    SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring(), a_ring()])
+    messages = [message_of(as_event(m)) for m in received(sqs, STANDARD.physical_name("hf"))]
+    log = RecordedLog()
+    mailbox = SqsMailbox(sqs, "hf", STANDARD, log)
+    mailbox.acknowledge(messages)
+    mailbox.hide(messages, [timedelta()] * 2)
+    assert received(sqs, STANDARD.physical_name("hf")) == []
 
 
 def test_a_visibility_that_cannot_be_set_is_said_and_costs_nothing_else(sqs: Any) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from pypdf import PdfReader
 from local.samples import write_month
 from shared.adapters.files import MemoryFiles
 from shared.domain.job import MESSAGE_CUT
-from shared.domain.run import Files, StoredFile
+from shared.domain.run import Continue, Files, StoredFile
 from shared.errors import DeterministicFailure, LeaseLost
 from shared.jobs import Catalogue
 from shared.jobs import _invoice_csv as invoice_csv
@@ -43,6 +45,9 @@ class RecordedRun:
     tenant: str | None = "acme-eu"
     idempotency_key: str = "key"
     files: Files = field(default_factory=MemoryFiles)
+    checkpoint: Mapping[str, Any] | None = None
+    stage: str = "test"
+    time_left: timedelta = timedelta(minutes=10)
     reports: list[tuple[int, int, str]] = field(default_factory=list)
 
     def progress(self, done: int, total: int, unit: str) -> None:
@@ -166,6 +171,58 @@ def test_an_export_that_lost_its_job_writes_nothing() -> None:
 
     with pytest.raises(DeterministicFailure, match="missing"):
         run.files.read(TARGET)
+
+
+# Long months
+
+
+def test_an_export_of_5_000_pages_runs_over_several_runs_and_resumes_where_it_was() -> None:
+    run = RecordedRun()
+    run.files.write(SOURCE, write_month(rows=5_000), "text/csv")
+    reached = []
+    while isinstance(ending := export_invoices(PAYLOAD, run), Continue):
+        run.checkpoint = dict(ending.checkpoint)
+        reached.append(run.checkpoint["pages"])
+    assert reached == [1_000, 2_000, 3_000, 4_000]
+    assert [done for done, _, _ in run.reports] == list(range(1, 5_001)), "no page is drawn twice, none left out"
+    reader = PdfReader(io.BytesIO(run.files.read(TARGET)))
+    assert len(reader.pages) == 5_000
+    for n in (0, 999, 1_000, 4_999):
+        assert f"Number: {invoice_numbers(5_000)[n]}" in reader.pages[n].extract_text()
+
+
+def test_a_run_that_died_in_the_middle_repeats_its_part_and_the_document_is_the_same() -> None:
+    documents = []
+    for dies in (False, True):
+        run = RecordedRun()
+        run.files.write(SOURCE, write_month(rows=2_500), "text/csv")
+        while isinstance(ending := export_invoices(PAYLOAD, run), Continue):
+            if dies:
+                export_invoices(PAYLOAD, run)  # the same part once more, from the same checkpoint
+            run.checkpoint = dict(ending.checkpoint)
+        documents.append(run.files.read(TARGET))
+    assert documents[0] == documents[1]
+
+
+def test_invoices_that_change_between_two_runs_are_refused_instead_of_mixed() -> None:
+    run = RecordedRun()
+    run.files.write(SOURCE, write_month(rows=1_500), "text/csv")
+    ending = export_invoices(PAYLOAD, run)
+    assert isinstance(ending, Continue)
+    run.checkpoint = dict(ending.checkpoint)
+    run.files.write(SOURCE, write_month(rows=1_501), "text/csv")
+    with pytest.raises(DeterministicFailure, match="changed while they were exported"):
+        export_invoices(PAYLOAD, run)
+
+
+def invoice_numbers(rows: int) -> list[str]:
+    return [invoice.invoice_number for invoice in read_invoices(write_month(rows=rows), SOURCE)]
+
+
+def test_a_file_that_would_outgrow_the_worker_is_refused_before_it_is_read() -> None:
+    refused = refusal(b"\n" * (16 * 1024 * 1024 + 1))
+    assert refused.code == "csv-too-large"
+    assert "split the file" in str(refused)
 
 
 # Customers' names

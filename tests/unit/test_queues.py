@@ -21,7 +21,7 @@ def a_queue(**fields: Any) -> Queue:
         "parallelism": 4,
         "max_concurrency": 10,
         "memory_mb": 2048,
-        "oldest_age_alarm": timedelta(minutes=1),
+        "oldest_age_alarm": timedelta(minutes=15),
     }
     return Queue(**(values | fields))
 
@@ -41,7 +41,7 @@ def a_queue(**fields: Any) -> Queue:
         ({"max_concurrency": 1}, "max_concurrency 1 is outside the 2..1000"),
         ({"max_concurrency": 1001}, "max_concurrency 1001"),
         ({"memory_mb": 64}, "64 MB"),
-        ({"oldest_age_alarm": timedelta()}, "always ring"),
+        ({"oldest_age_alarm": timedelta(minutes=10)}, "rings for healthy jobs"),
         ({"name": "Exports"}, "lower-case"),
         ({"name": "a..b"}, "lower-case"),
         ({"name": "x" * 41}, "at most 40"),
@@ -86,7 +86,8 @@ def test_every_declared_queue_has_room_for_a_full_batch_and_hides_messages_long_
 )
 def test_whatever_can_be_declared_has_room_and_the_rest_is_refused(seconds: int, parallelism: int, fifo: bool) -> None:
     try:
-        queue = a_queue(deadline=timedelta(seconds=seconds), parallelism=parallelism, fifo=fifo)
+        deadline = timedelta(seconds=seconds)
+        queue = a_queue(deadline=deadline, parallelism=parallelism, fifo=fifo, oldest_age_alarm=2 * deadline)
     except DeclarationError:
         return
     check(queue)

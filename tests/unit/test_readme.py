@@ -31,3 +31,8 @@ def test_every_lane_and_every_file_the_readme_names_exists() -> None:
     missing = [w for w in paths if "*" not in w and "<" not in w and not (ROOT / w).exists()]
     assert not missing
     assert len(paths) > 10
+
+
+def test_the_job_type_it_shows_is_the_one_the_end_to_end_tests_deploy() -> None:
+    shown = README.partition("```python\n")[2].partition("```")[0]
+    assert shown == (ROOT / "tests" / "e2e" / "job_types" / "note.py").read_text()

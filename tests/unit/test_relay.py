@@ -220,3 +220,19 @@ def test_a_record_that_needs_no_doorbell_rings_none() -> None:
     world = World()
     world.relay(world.submit(a_running_job(), a_job(outbox=None), a_job(state=State.COMPLETED)))
     assert world.doorbell.calls == []
+
+
+def test_no_attribute_of_a_dead_letter_is_empty_or_unprintable_which_sqs_refuses() -> None:
+    world = World()
+    world.relay(world.submit(a_job(state=State.DEAD, error_code="", error_class="a\x00b", trace_id=" \n")))
+    ((_, ring),) = world.doorbell.sent
+    assert ring.attributes["error_class"] == "a b"
+    assert {"error_code", "trace_id"} & set(ring.attributes) == set()
+    assert all(value and value.isprintable() for value in ring.attributes.values())
+
+
+def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_ring() -> None:
+    world = World()
+    world.relay(world.submit(a_job(state=State.DEAD, available_at=NOW + timedelta(minutes=5), rung_at=NOW)))
+    ((_, ring),) = world.doorbell.sent
+    assert (ring.delay, ring.rung_at) == (timedelta(), NOW)

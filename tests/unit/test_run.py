@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import Job, Progress
 from shared.domain.outcome import Outcome
-from shared.domain.retry import DEFAULT_POLICY
 from shared.domain.run import StoredFile
 from shared.domain.states import CANCEL_RUNNING, RECLAIM, RENEW, REQUEST_CANCEL, Seen, State
 from shared.errors import (
@@ -24,101 +23,11 @@ from shared.errors import (
     StoreUnavailable,
     TransientFailure,
 )
-from shared.jobs import JobType, Payload
-from shared.operations.run import WorkerPorts, deliver, run_batch
+from shared.jobs import JobType
+from shared.operations.run import run_batch
 from shared.ports import Message
-from shared.queues import QUEUES
-from tests.builders import NOW, MemoryMailbox, RecordedLog, TestClock, a_job, a_message, a_running_job
-
-LEASE = timedelta(seconds=30)
-SECOND = timedelta(seconds=1)
-
-
-class Order(Payload):
-    tenant_id: str
-    month: str
-
-
-Handler = Callable[[Order, Any], Any]
-
-
-@dataclass
-class OneType:
-    """A catalogue of one type, whose handler each test gives."""
-
-    handler: Handler
-    requires_result: bool = False
-    version: int = 1
-
-    def get(self, name: str) -> JobType | None:
-        if name != "invoice-export":
-            return None
-        return JobType(
-            name=name,
-            queue=QUEUES["exports.month-end"],
-            payload=Order,
-            handler=self.handler,
-            version=self.version,
-            policy=DEFAULT_POLICY,
-            lease=LEASE,
-            max_age=timedelta(hours=24),
-            requires_result=self.requires_result,
-        )
-
-
-@dataclass
-class World:
-    handler: Handler = lambda payload, run: None
-    queue: str = "exports.month-end"
-    requires_result: bool = False
-    version: int = 1
-    store: MemoryJobStore = field(default_factory=MemoryJobStore)
-    mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
-    clock: TestClock = field(default_factory=TestClock)
-    log: RecordedLog = field(default_factory=RecordedLog)
-    tokens: int = 0
-
-    def token(self) -> str:
-        self.tokens += 1
-        return f"token-{self.tokens}"
-
-    @property
-    def ports(self) -> WorkerPorts:
-        return WorkerPorts(
-            queue=QUEUES[self.queue],
-            store=self.store,
-            mailbox=self.mailbox,
-            files=None,  # type: ignore[arg-type]
-            catalogue=OneType(self.handler, self.requires_result, self.version),  # type: ignore[arg-type]
-            clock=self.clock,
-            log=self.log,
-            code_version="abc1234",
-            dice=lambda: 1.0,
-            token=self.token,
-        )
-
-    def submitted(self, job: Job) -> Message:
-        self.store.submit(job, NOW)
-        return a_message(job)
-
-    def deliver(self, message: Message) -> Outcome:
-        return deliver(message, self.ports)
-
-    def found(self, message: Message) -> Job:
-        job = self.store.get(message.job_id)
-        assert job is not None
-        return job
-
-
-def raising(error: BaseException) -> Handler:
-    def handler(payload: Order, run: Any) -> None:
-        raise error
-
-    return handler
-
-
-def refuse_to_run(payload: Order, run: Any) -> None:
-    pytest.fail("the handler was called")
+from tests.builders import NOW, a_job, a_message, a_running_job
+from tests.world import LEASE, SECOND, OneType, Order, World, raising, refuse_to_run
 
 
 def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
@@ -154,20 +63,22 @@ def test_a_transient_failure_waits_on_its_message_with_its_context_in_the_record
     (run,) = world.store.runs(job.job_id)
     assert (run.run, run.outcome, run.error_code) == (1, "retrying", "s3-throttled")
     assert run.stack_digest is not None
-    assert run.stack_digest.startswith("test_run.py:")
+    assert run.stack_digest.startswith("world.py:")
 
 
 def test_a_job_is_tried_six_times_at_the_default_delays_then_dead_with_its_context() -> None:
     world = World(handler=raising(OSError("reset")))
     message = world.submitted(a_job())
-    waits = []
-    while world.deliver(message) is Outcome.RETRYING:
-        wait = world.mailbox.hidden[message.message_id]
-        waits.append(wait.total_seconds())
-        world.clock.forward(wait)
+    waits, outcomes = [], []
+    while (outcome := world.deliver(message)) is not Outcome.DEAD:
+        outcomes.append(outcome)
+        before = world.clock.now()
+        message = world.when_due(message)
+        waits.append((world.clock.now() - before).total_seconds())
     assert waits == [5, 30, 120, 600, 3600]
+    assert outcomes == [Outcome.RETRYING] * 2 + [Outcome.RETRYING_IN_DUE] * 3
     job = world.found(message)
-    assert (job.state, job.attempts, job.dispatch, job.outbox) == (State.DEAD, 6, 2, "open")
+    assert (job.state, job.attempts, job.outbox) == (State.DEAD, 6, "open")
     assert (job.error_class, job.error_code) == ("transient", "OSError")
     assert job.first_error_at == NOW
     assert job.dead_at == job.last_error_at == world.clock.now()
@@ -186,10 +97,11 @@ def test_a_deterministic_failure_is_dead_at_once_and_acknowledged(error: BaseExc
 def test_an_environmental_failure_waits_without_spending_an_attempt() -> None:
     world = World(handler=raising(EnvironmentalFailure("quota gone", code="quota")))
     message = world.submitted(a_job())
-    assert world.deliver(message) is Outcome.DEFERRED
+    assert world.deliver(message) is Outcome.DEFERRED_IN_DUE
     job = world.found(message)
     assert (job.state, job.attempts, job.reason) == (State.RETRYING, 0, "quota: quota gone")
-    assert job.next_attempt_at == NOW + timedelta(minutes=15)
+    assert (job.error_class, job.error_code) == ("environmental", "quota")
+    assert job.next_attempt_at == NOW + timedelta(minutes=5)
 
 
 def test_a_retry_that_would_come_after_the_deadline_is_dead_as_max_age() -> None:
@@ -232,8 +144,8 @@ def test_a_payload_nobody_can_parse_is_dead_and_its_neighbours_complete() -> Non
 def test_a_stored_payload_is_fetched_and_one_that_is_gone_is_dead_as_payload_missing() -> None:
     seen = []
     world = World(handler=lambda payload, run: seen.append(payload.month))
-    kept, gone = a_job(payload=None, fingerprint=b"k" * 16), a_job(payload=None, fingerprint=b"g" * 16)
-    world.store.put_payload(kept.job_id, kept.fingerprint, '{"tenantId":"a","month":"2026-04"}', NOW)
+    kept, gone = a_job(payload=None, payload_ref=b"k" * 16), a_job(payload=None, payload_ref=b"g" * 16)
+    world.store.put_payload(kept.job_id, b"k" * 16, '{"tenantId":"a","month":"2026-04"}', NOW)
     assert world.deliver(world.submitted(kept)) is Outcome.COMPLETED
     assert seen == ["2026-04"]
     message = world.submitted(gone)
@@ -640,3 +552,180 @@ def test_every_line_of_a_job_names_the_job_and_its_type() -> None:
         assert fields["job"].startswith("job_"), name
         assert fields["type"] == "invoice-export", name
         assert fields["state"], name
+
+
+# ---- crashes that take others with them -----------------------------------------------------------------------------
+
+
+def test_a_job_whose_worker_vanished_runs_alone_so_that_its_next_crash_is_its_own() -> None:
+    """Its batch came back with it, and any of them may have been the one that killed the worker."""
+    beside: list[int] = []
+    running = [0]
+    lock = threading.Lock()
+
+    def handler(payload: Order, run: Any) -> None:
+        with lock:
+            running[0] += 1
+            beside.append(running[0])
+        time.sleep(0.02)
+        with lock:
+            running[0] -= 1
+
+    world = World(handler=handler)
+    messages = [world.submitted(a_running_job()) for _ in range(4)]
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert world.run_batch(*messages) == []
+    assert beside == [1, 1, 1, 1]
+    assert {world.found(m).state for m in messages} == {State.COMPLETED}
+
+
+def test_a_suspect_waits_for_the_jobs_beside_it_and_a_later_one_waits_for_the_suspect() -> None:
+    order: list[str] = []
+
+    def handler(payload: Order, run: Any) -> None:
+        order.append(f"{run.tenant} starts")
+        time.sleep(0.1 if run.tenant == "fresh" else 0.02)
+        order.append(f"{run.tenant} ends")
+
+    world = World(handler=handler)
+    fresh = world.submitted(a_job(tenant="fresh"))
+    suspect = world.submitted(a_running_job(tenant="suspect"))
+    world.clock.forward(LEASE + 3 * SECOND)
+    assert world.run_batch(fresh, suspect) == []
+    assert order in (
+        ["fresh starts", "fresh ends", "suspect starts", "suspect ends"],
+        ["suspect starts", "suspect ends", "fresh starts", "fresh ends"],
+    )
+
+
+def test_a_suspect_without_time_left_is_released_and_not_reclaimed() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 3 * SECOND)
+    left = [timedelta(minutes=14), timedelta(seconds=1)]
+    ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
+    assert run_batch([message], ports) == [message.message_id]
+    assert (world.found(message).run, world.found(message).stalls) == (1, 0)
+    assert world.mailbox.hidden[message.message_id] == timedelta()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_handler_raises_is_its_jobs_failure_and_never_the_batchs(error: BaseException) -> None:
+    world = World()
+    bad, good = world.submitted(a_job(tenant="bad")), world.submitted(a_job())
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "bad":
+            raise error
+
+    world.handler = handler
+    assert world.run_batch(bad, good) == [bad.message_id]
+    assert (world.found(bad).state, world.found(good).state) == (State.RETRYING, State.COMPLETED)
+
+
+def test_a_table_that_does_not_give_the_payload_spends_no_attempt() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job(payload=None, payload_ref=b"k" * 16))
+
+    def down(*_: object) -> str:
+        raise StoreUnavailable("throttled")
+
+    world.store.get_payload = down  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.DEFERRED
+    assert (world.found(message).state, world.found(message).attempts) == (State.RETRYING, 0)
+
+
+def test_a_second_replay_gives_the_same_maximum_age_as_the_first() -> None:
+    world = World(handler=raising(DeterministicFailure("x")))
+    message = world.submitted(a_job())
+    for _ in range(3):
+        assert world.deliver(message) is Outcome.DEAD
+        world.clock.forward(timedelta(days=5))
+        copy = replace(a_message(world.found(message)), dead_letter_mark=True)
+        assert world.deliver(copy) is Outcome.REPLAYED
+        message = a_message(world.found(message))
+        assert world.found(message).deadline_at == world.clock.now() + timedelta(hours=24)
+
+
+def test_a_stale_worker_writes_no_history_over_the_one_that_ended_its_job() -> None:
+    """Its lease lapsed and another delivery dead-lettered the job: the record still shows its run and holder."""
+    world = World()
+    message = world.submitted(a_job(max_attempts=1))
+
+    def stale(payload: Order, run: Any) -> None:
+        world.clock.forward(LEASE + 4 * SECOND)
+        world.handler = refuse_to_run
+        assert world.deliver(message) is Outcome.DEAD
+        raise DeterministicFailure("too late")
+
+    world.handler = stale
+    assert world.deliver(message) is Outcome.LEASE_LOST
+    assert [run.error_class for run in world.store.runs(message.job_id)] == ["stalled"]
+    assert world.found(message).error_class == "stalled"
+
+
+def test_a_lease_whose_answer_never_came_is_found_by_its_token() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        after = plain_apply(job_id, move, seen, **changes)
+        if move.name == "lease":
+            raise StoreUnavailable("read timeout")
+        return after
+
+    world.store.apply = answer_lost  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert (world.found(message).attempts, world.found(message).stalls) == (1, 0)
+
+
+def test_a_loop_that_reports_the_same_page_under_changing_units_loses_its_lease_all_the_same() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    renewals: list[Any] = []
+
+    def handler(payload: Order, run: Any) -> None:
+        for n in range(6):
+            world.clock.forward(12 * SECOND)
+            run.progress(7, 9, "rows" if n % 2 else "pages")
+            renewals.append(world.found(message).lease_expires_at)
+
+    world.handler = handler
+    world.deliver(message)
+    assert len(set(renewals)) == 2, "once per unit, then never again"
+
+
+def test_a_handle_whose_attempt_is_over_renews_nothing() -> None:
+    world, handles = World(), []
+    world.handler = lambda payload, run: handles.append(run)
+    world.deliver(world.submitted(a_job()))
+    with pytest.raises(LeaseLost):
+        handles[0].progress(1, 2, "pages")
+    with pytest.raises(LeaseLost):
+        handles[0].once("charge", lambda: 1)
+
+
+def test_in_a_fifo_group_each_message_is_hidden_anew_as_its_turn_comes() -> None:
+    world = World(queue="webhooks.partner-a")
+    messages = [replace(world.submitted(a_job(queue="webhooks.partner-a")), group="k") for _ in range(3)]
+    world.run_batch(*messages)
+    hides = [message_id for message_id, _ in world.mailbox.hides]
+    assert [hides.count(m.message_id) for m in messages] == [1, 2, 2]
+
+
+@pytest.mark.parametrize(("races", "outcome"), [(3, Outcome.COMPLETED), (4, Outcome.WAITING)])
+def test_four_races_lost_in_a_row_leave_the_message_for_later_three_do_not(races: int, outcome: Outcome) -> None:
+    world = World()
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 3 * SECOND)
+    lost, plain_apply = [], world.store.apply
+
+    def raced(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move is RECLAIM and len(lost) < races:
+            lost.append(1)
+            raise MoveRefused(job_id, move.name, world.store.get(job_id))
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = raced  # type: ignore[method-assign]
+    assert world.deliver(message) is outcome

@@ -42,7 +42,9 @@ class Notes:
             payload=Note,
             handler=lambda payload, run: None,
             version=3,
+            upgrades={},
             policy=DEFAULT_POLICY,
+            deadline=timedelta(seconds=20),
             lease=timedelta(seconds=30),
             max_age=timedelta(hours=24),
             requires_result=False,
@@ -146,7 +148,7 @@ def test_a_payload_of_400_bytes_stands_beside_the_record_and_is_written_first() 
     large = door.submit(text="x" * 400).job
     assert large.payload is None
     assert (
-        door.store.get_payload(large.job_id, large.fingerprint) == f'{{"text":"{"x" * 400}","replyTo":"","priority":0}}'
+        door.store.get_payload(large.job_id, large.payload_ref) == f'{{"text":"{"x" * 400}","replyTo":"","priority":0}}'
     )
     assert large.deadline_at + LONGEST_RETENTION > NOW + timedelta(days=90)
 
@@ -156,7 +158,57 @@ def test_a_refused_second_post_cannot_overwrite_the_accepted_body() -> None:
     job = door.submit(text="a" * 500, idempotency_key="k").job
     with pytest.raises(KeyReused):
         door.submit(text="b" * 500, idempotency_key="k")
-    assert "aaaa" in str(door.store.get_payload(job.job_id, job.fingerprint))
+    assert "aaaa" in str(door.store.get_payload(job.job_id, job.payload_ref))
+
+
+def test_the_same_body_is_the_same_job_after_a_deployment_that_added_a_field() -> None:
+    class Older(Payload):
+        text: str
+
+    door = Door()
+    older = replace(Notes().all()["note"], payload=Older)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Notes, "get", lambda self, name: older)
+        first = door.submit(idempotency_key="k")
+    assert door.submit(idempotency_key="k").replayed
+    assert first.job.payload == '{"text":"hello"}'
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "b"},
+        {"tenant": "t"},
+        {"max_age": timedelta(hours=1)},
+        {"tags": {"a": "c"}},
+        {"tags": {"b": "b"}},
+        {"delay": timedelta(seconds=9)},
+        {"run_at": NOW},
+    ],
+)
+def test_whatever_differs_in_the_request_makes_it_another_content(other: dict[str, Any]) -> None:
+    door = Door()
+    first = door.submit(**({"tags": {"a": "b"}} | {})).job
+    second = door.submit(**({"tags": {"a": "b"}} | other)).job
+    assert first.fingerprint != second.fingerprint
+
+
+def test_the_ordering_key_is_part_of_the_content() -> None:
+    door = Door(queue="webhooks.partner-a")
+    assert door.submit(ordering_key="a").job.fingerprint != door.submit(ordering_key="b").job.fingerprint
+
+
+def test_a_large_payload_outlives_the_longest_life_of_its_record() -> None:
+    door, kept = Door(), []
+    plain_put = door.store.put_payload
+
+    def put(job_id: str, ref: bytes, payload: str, expires_at: Any) -> None:
+        kept.append(expires_at)
+        plain_put(job_id, ref, payload, expires_at)
+
+    door.store.put_payload = put  # type: ignore[method-assign]
+    job = door.submit(text="x" * 500).job
+    assert kept == [job.deadline_at + LONGEST_RETENTION]
 
 
 def test_a_payload_above_256_kb_is_refused_with_the_way_out() -> None:
@@ -204,10 +256,17 @@ def test_a_time_in_the_past_runs_now() -> None:
     assert job.deadline_at == NOW + timedelta(hours=24)
 
 
-def test_a_time_no_one_would_wake_up_for_is_refused_instead_of_forgotten() -> None:
-    assert Door().faults(run_at=NOW + timedelta(minutes=16)) == ["/runAt"]
-    assert Door().faults(delay=timedelta(minutes=16)) == ["/delaySeconds"]
-    assert Door(queue="webhooks.partner-a").faults(delay=timedelta(seconds=1)) == ["/delaySeconds"]
+def test_a_time_further_ahead_is_scheduled_without_a_doorbell_on_a_fifo_lane_any_time() -> None:
+    for door, ahead in ((Door(), timedelta(minutes=16)), (Door(queue="webhooks.partner-a"), timedelta(seconds=1))):
+        job = door.submit(run_at=NOW + ahead).job
+        assert (job.state, job.dispatch, job.outbox, job.open_key) == (State.SCHEDULED, 0, None, None)
+        assert (job.due_at, job.due_key is None) == (NOW + ahead, False)
+        assert job.deadline_at == NOW + ahead + timedelta(hours=24)
+
+
+def test_a_time_that_cannot_be_is_refused_by_its_own_name() -> None:
+    assert Door().faults(run_at=NOW + timedelta(days=367)) == ["/runAt"]
+    assert Door().faults(delay=timedelta(days=367)) == ["/delaySeconds"]
     assert Door().faults(delay=timedelta(seconds=-1)) == ["/delaySeconds"]
     assert Door().faults(delay=timedelta(seconds=1), run_at=NOW) == ["/delaySeconds"]
 

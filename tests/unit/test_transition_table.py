@@ -35,11 +35,16 @@ park (lapsed)                : running                                      -> d
 expire                       : scheduled queued retrying                    -> expired
 expire (lapsed)              : running                                      -> expired
 request-cancel               : running                                      -> same
+request-cancel (own)         : running                                      -> same
 cancel                       : scheduled queued retrying dead               -> cancelled
 cancel (running)             : running                                      -> cancelled
 cancel (lapsed)              : running                                      -> cancelled
 replay                       : dead expired cancelled                       -> queued
 replay (redriven message)    : dead                                         -> queued
+start effect                 : running                                      -> same
+start effect (at most once)  : running                                      -> same
+finish effect                : running                                      -> same
+erase effect                 : running                                      -> same
 mark                         : scheduled queued running retrying completed dead cancelled expired -> same
 """
 

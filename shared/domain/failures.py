@@ -1,0 +1,179 @@
+"""Which class an exception belongs to. One table for the exceptions of others; ours say it themselves.
+
+Nothing is imported for it: libraries are recognised by what their exceptions carry, so a worker that never speaks HTTP
+loads no HTTP client to classify its errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from shared.domain.job import MESSAGE_CUT
+from shared.domain.retry import Failure, FailureClass
+from shared.errors import (
+    DeterministicFailure,
+    EnvironmentalFailure,
+    JobFailure,
+    TransientFailure,
+    UnknownOutcome,
+)
+
+_TRANSIENT, _DETERMINISTIC = FailureClass.TRANSIENT, FailureClass.DETERMINISTIC
+_ENVIRONMENTAL = FailureClass.ENVIRONMENTAL
+
+AWS_CODES: Mapping[str, FailureClass] = {
+    "AccessDenied": _ENVIRONMENTAL,  # a right that is missing comes with the next deployment, not with a retry
+    "AccessDeniedException": _ENVIRONMENTAL,
+    "UnauthorizedOperation": _ENVIRONMENTAL,
+    "ExpiredToken": _TRANSIENT,
+    "ExpiredTokenException": _TRANSIENT,
+    "LimitExceededException": _ENVIRONMENTAL,
+    "ServiceQuotaExceededException": _ENVIRONMENTAL,
+    "AccountSuspendedException": _ENVIRONMENTAL,
+    "SendingPausedException": _ENVIRONMENTAL,
+    "MailFromDomainNotVerifiedException": _ENVIRONMENTAL,
+    "TooManyRequestsException": _TRANSIENT,
+    "SlowDown": _TRANSIENT,
+    "Throttling": _TRANSIENT,
+    "ThrottlingException": _TRANSIENT,
+    "RequestLimitExceeded": _TRANSIENT,
+    "ProvisionedThroughputExceededException": _TRANSIENT,
+    "TransactionConflictException": _TRANSIENT,
+    "RequestTimeout": _TRANSIENT,
+    "RequestTimeoutException": _TRANSIENT,
+    "PriorRequestNotComplete": _TRANSIENT,
+}
+"""botocore's ClientError codes; what is not here goes by its HTTP status."""
+
+_STATUSES: Mapping[int, FailureClass] = {
+    401: _ENVIRONMENTAL,
+    402: _ENVIRONMENTAL,
+    403: _ENVIRONMENTAL,
+    408: _TRANSIENT,
+    409: _TRANSIENT,
+    423: _TRANSIENT,
+    425: _TRANSIENT,
+    429: _TRANSIENT,
+}
+
+_NAMES: Mapping[str, FailureClass] = {
+    "pydantic_core.ValidationError": _DETERMINISTIC,
+    "botocore.ParamValidationError": _DETERMINISTIC,
+    "botocore.NoCredentialsError": _ENVIRONMENTAL,
+    "botocore.BotoCoreError": _TRANSIENT,
+    "urllib3.HTTPError": _TRANSIENT,
+    "requests.RequestException": _TRANSIENT,
+    "httpx.TransportError": _TRANSIENT,
+}
+"""Top package and class of others' exceptions, most specific first; base classes count."""
+
+_TYPES: tuple[tuple[type[BaseException], FailureClass], ...] = (
+    (UnknownOutcome, FailureClass.UNKNOWN_OUTCOME),
+    (TransientFailure, _TRANSIENT),
+    (EnvironmentalFailure, _ENVIRONMENTAL),
+    (DeterministicFailure, _DETERMINISTIC),
+    (JobFailure, _TRANSIENT),
+    (OSError, _TRANSIENT),  # sockets, timeouts, resets, files
+    (UnicodeError, _DETERMINISTIC),
+    # A bug in the handler: the same input runs into it again.
+    (TypeError, _DETERMINISTIC),
+    (AttributeError, _DETERMINISTIC),
+    (NameError, _DETERMINISTIC),
+    (ImportError, _DETERMINISTIC),
+    (ArithmeticError, _DETERMINISTIC),
+    (LookupError, _DETERMINISTIC),
+    (ValueError, _DETERMINISTIC),
+    (NotImplementedError, _DETERMINISTIC),
+    (AssertionError, _DETERMINISTIC),
+    (RecursionError, _DETERMINISTIC),
+)
+
+
+def classify(error: BaseException, now: datetime) -> Failure:
+    """The failure an exception stands for. What no table knows is transient: attempts are bounded."""
+    return Failure(_found(error), _code(error)[:64], _text(error)[:MESSAGE_CUT], _retry_after(error, now))
+
+
+def _found(error: BaseException) -> FailureClass:
+    if not isinstance(error, JobFailure):
+        if (code := _aws_code(error)) in AWS_CODES:
+            return AWS_CODES[code]
+        if (status := _status(error)) is not None:
+            return _STATUSES.get(status, _TRANSIENT if status >= 500 else _DETERMINISTIC)
+        names = [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__]
+        if named := next((found for name, found in _NAMES.items() if name in names), None):
+            return named
+    return next((found for kind, found in _TYPES if isinstance(error, kind)), _TRANSIENT)
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, JobFailure):
+        return str(error.code) or type(error).__name__
+    status = _status(error)
+    return _aws_code(error) or (f"http-{status}" if status is not None else type(error).__name__)
+
+
+def _aws_code(error: BaseException) -> str:
+    """ClientError.response["Error"]["Code"], "" for anything else."""
+    response = getattr(error, "response", None)
+    return str(_part(response, "Error").get("Code", "")) if isinstance(response, dict) else ""
+
+
+def _aws_message(error: BaseException) -> str:
+    response = getattr(error, "response", None)
+    said = _part(response, "Error").get("Message", "") if isinstance(response, dict) else ""
+    return str(said)
+
+
+def _part(said: dict[str, Any], name: str) -> dict[str, Any]:
+    """A dictionary inside a dictionary, or an empty one for whatever else stands there."""
+    inner = said.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _text(error: BaseException) -> str:
+    """Its message on one line; an exception whose own __str__ raises is still classified."""
+    try:
+        # botocore's own text begins with eighty characters of preamble, and the record keeps two hundred.
+        text = " ".join(str(_aws_message(error) or error).split())
+        return text if isinstance(error, JobFailure) and text else f"{type(error).__name__}: {text}".removesuffix(": ")
+    except Exception as e:
+        return f"{type(error).__name__} (whose text raised {type(e).__name__})"
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status an exception carries: requests and httpx on `.response`, urllib on `.code`, botocore in its
+    metadata, many SDKs on `.status` or `.status_code`.
+    """
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        candidates: list[Any] = [_part(response, "ResponseMetadata").get("HTTPStatusCode")]
+    else:
+        candidates = [getattr(response, "status_code", None), getattr(response, "status", None)]
+        candidates += [getattr(error, name, None) for name in ("status_code", "status", "code")]
+    return next((c for c in candidates if type(c) is int and 400 <= c <= 599), None)
+
+
+def _retry_after(error: BaseException, now: datetime) -> timedelta | None:
+    """Seconds or an HTTP date (RFC 9110 §10.2.3), from ours or from any response's headers; at least 0."""
+    if isinstance(error, JobFailure):
+        return error.retry_after if isinstance(error.retry_after, timedelta) else None
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        headers: Any = _part(_part(response, "ResponseMetadata"), "HTTPHeaders")
+    else:
+        headers = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
+    value = headers.get("retry-after") or headers.get("Retry-After") if hasattr(headers, "get") else None
+    return None if value is None else parse_retry_after(str(value), now)
+
+
+def parse_retry_after(value: str, now: datetime) -> timedelta | None:
+    """The wait a Retry-After header asks for, cut to 30 days; None for one that says nothing."""
+    try:
+        seconds = float(value) if value.strip().isdigit() else (parsedate_to_datetime(value) - now).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return timedelta(seconds=min(max(seconds, 0.0), 30 * 86_400.0))

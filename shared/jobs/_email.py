@@ -1,0 +1,110 @@
+"""One mail through SES: what may be in it, and its sending, which must not happen twice."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from shared.domain.run import Run
+from shared.errors import EnvironmentalFailure
+from shared.jobs import Payload
+from shared.jobs._clients import client
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"(?P<local>{_ATOM}(\.{_ATOM})*)@({_LABEL}\.)+{_LABEL}")
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # a line break in a header begins another header
+
+
+def _plain_address(text: str) -> str:
+    """RFC 5321's Mailbox without its quotes, comments and address literals, which no one has and attackers love."""
+    found = _ADDRESS.fullmatch(text)
+    if not found or len(found["local"]) > 64 or len(text) > 254:
+        raise ValueError("not a plain address like name@example.com (ASCII; a domain of other letters as xn--…)")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
+        raise ValueError("must be one line of text, without control characters")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_plain_address), Field(json_schema_extra={"format": "email"})]
+Line = Annotated[str, AfterValidator(_one_line)]
+
+
+class Email(Payload):
+    """One mail to all of `to`, who see each other; a mail for each is a job for each.
+
+    from_address       a verified identity of SES
+    configuration_set  where SES reports deliveries and bounces; its events carry the tag job_id
+    at_most_once       rather no mail than two: a sending whose end nobody knows stops the job for a human to look
+    """
+
+    to: list[Address] = Field(min_length=1, max_length=50, examples=[["ada@example.com"]])
+    subject: Line = Field(min_length=1, max_length=200, examples=["Your export is ready"])
+    text: str | None = Field(default=None, min_length=1)
+    html: str | None = Field(default=None, min_length=1)
+    from_address: Address = Field(examples=["jobs@example.com"])
+    reply_to: Address | None = None
+    configuration_set: str | None = Field(default=None, pattern="^[A-Za-z0-9_-]{1,64}$")
+    at_most_once: bool = False
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.text is None and self.html is None:
+            raise ValueError("give text, html or both")
+        return self
+
+
+def send_once(email: Email, run: Run) -> None:
+    """Send it; the outcome kept with the job is SES's MessageId.
+
+    SES takes no idempotency key, so `once` is all that stands between a retry and a second mail: after SES's answer
+    has been recorded none is sent. A worker that dies, or loses the answer, between SES's yes and that record leaves
+    an effect that is sent again, unless the payload says at_most_once.
+    """
+    run.once("send", lambda: _send(email, run.job_id), at_most_once=email.at_most_once)
+
+
+def _send(email: Email, job_id: str) -> str:
+    from botocore.exceptions import ClientError
+
+    # One try: the SDK would repeat a call whose answer was lost, out of sight of `once`.
+    ses = client("sesv2", answer_within=timedelta(seconds=10), tries=1)
+    try:
+        return str(ses.send_email(**_request(email, job_id))["MessageId"])
+    except ClientError as error:
+        # SES has one code for its rate per second and its quota per day; only its sentence tells them apart.
+        if "daily message quota" in str(error).lower():
+            raise EnvironmentalFailure(str(error), code="ses-daily-quota") from error
+        raise
+
+
+def _request(email: Email, job_id: str) -> dict[str, Any]:
+    parts = {"Text": email.text, "Html": email.html}
+    optional = {
+        "ReplyToAddresses": [email.reply_to] if email.reply_to else None,
+        "ConfigurationSetName": email.configuration_set,
+    }
+    return {
+        "FromEmailAddress": email.from_address,
+        "Destination": {"ToAddresses": email.to},
+        "Content": {
+            "Simple": {
+                "Subject": _utf8(email.subject),
+                "Body": {name: _utf8(part) for name, part in parts.items() if part is not None},
+            }
+        },
+        "EmailTags": [{"Name": "job_id", "Value": job_id}],
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _utf8(text: str) -> dict[str, str]:
+    return {"Data": text, "Charset": "UTF-8"}

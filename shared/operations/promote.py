@@ -1,0 +1,73 @@
+"""Promote: what is due becomes queued, and the relay rings for it.
+
+Standard lanes look ahead, and the relay hands the rest of the wait to DelaySeconds; a FIFO lane knows no such delay, so
+its jobs are promoted once they are due. A crash between two jobs leaves the second for the next tick; two promoters at
+once promote each job once, because the second's write is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from shared.domain.job import DUE_SHARDS, Job, open_key
+from shared.domain.states import PROMOTE, Seen, State
+from shared.errors import MoveRefused
+from shared.ports import Clock, JobStore, Log
+from shared.queues import Queue
+
+PAGE = 100
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterPorts:
+    """What a promoter needs; `queues` are the lanes this version declares."""
+
+    store: JobStore
+    clock: Clock
+    log: Log
+    queues: Mapping[str, Queue]
+
+
+def promote(ports: PromoterPorts, look_ahead: timedelta) -> int:
+    """One tick over all shards: promote every job due within `look_ahead`; returns how many. Raises StoreUnavailable
+    when a shard could not be read or written; the next tick finds what is left.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(pool.map(lambda shard: _promote_shard(shard, ports, look_ahead), range(DUE_SHARDS)))
+
+
+def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta) -> int:
+    promoted, seen_before = 0, set[str]()
+    while True:
+        now = ports.clock.now()
+        page = ports.store.due(shard, now + look_ahead, PAGE)
+        fresh = [job_id for job_id in page if job_id not in seen_before]
+        promoted += sum(_promote_one(job_id, now, look_ahead, ports) for job_id in fresh)
+        seen_before |= set(fresh)
+        if len(page) < PAGE or not fresh:  # a page of nothing new: FIFO jobs not due yet, or the index lags
+            return promoted
+
+
+def _promote_one(job_id: str, now: datetime, look_ahead: timedelta, ports: PromoterPorts) -> bool:
+    job = ports.store.get(job_id)
+    if job is None or job.due_at is None or not _its_turn(job, now, look_ahead, ports.queues):
+        return False
+    seen = Seen(dispatch=job.dispatch, horizon=now + look_ahead)
+    try:
+        ports.store.apply(
+            job_id, PROMOTE, seen, open_key=open_key(job.queue, job_id), available_at=max(job.due_at, job.run_at)
+        )
+    except MoveRefused:  # cancelled, rescheduled or promoted meanwhile: its new state is right
+        return False
+    ports.log.event("promoted", job=job_id, type=job.type, attempt=job.attempts, state=State.QUEUED)
+    return True
+
+
+def _its_turn(job: Job, now: datetime, look_ahead: timedelta, queues: Mapping[str, Queue]) -> bool:
+    queue = queues.get(job.queue)
+    ahead = timedelta() if queue is not None and queue.fifo else look_ahead
+    return job.due_at is not None and job.due_at <= now + ahead

@@ -1,0 +1,59 @@
+"""Turns: who may run beside whom in one worker process.
+
+A job whose worker vanished may be what made it vanish. Were it started again beside others, its second crash would be
+theirs too, and the stall limit would stop innocent jobs with it (SCENARIOS 3). So a reclaimed job runs alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Turns:
+    """Any number of jobs side by side, or one suspect alone. `given_up`: nothing will free the way any more."""
+
+    def __init__(self, given_up: Callable[[], bool]) -> None:
+        self._changed = threading.Condition()
+        self._given_up = given_up
+        self._beside = 0
+        self._alone_thread: int | None = None
+
+    def beside(self) -> bool:
+        """Take a place beside others, once no suspect runs. False when given up."""
+        with self._changed:
+            if not self._wait(lambda: self._alone_thread is None):
+                return False
+            self._beside += 1
+            return True
+
+    def alone(self) -> bool:
+        """Exchange the place for the whole process, once all others have ended. False when given up; the place is
+        kept then.
+        """
+        with self._changed:
+            if self._alone_thread == threading.get_ident():
+                return True  # a race was lost and the takeover is tried again
+            self._beside -= 1
+            self._changed.notify_all()
+            if not self._wait(lambda: self._alone_thread is None and self._beside == 0):
+                self._beside += 1
+                return False
+            self._alone_thread = threading.get_ident()
+            return True
+
+    def done(self) -> None:
+        """The job of this place has ended."""
+        with self._changed:
+            if self._alone_thread is not None:
+                self._alone_thread = None
+            else:
+                self._beside -= 1
+            self._changed.notify_all()
+
+    def _wait(self, free: Callable[[], bool]) -> bool:
+        while not free():
+            if self._given_up():
+                return False
+            self._changed.wait(0.1)
+        return True

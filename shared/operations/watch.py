@@ -1,0 +1,61 @@
+"""Watch: the deadlines of a batch's running handlers. Threads cannot be killed, so a hung one is fenced and the
+process ends as soon as its neighbours are done (DESIGN §6).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from shared.domain.outcome import Outcome
+from shared.ports import Clock, Message
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """One handler at work. `fence`: shuts it out and records the attempt as failed; None if it ended first."""
+
+    message: Message
+    deadline_at: datetime
+    fence: Callable[[], Outcome | None]
+    outcome: Outcome | None = None
+    returned: bool = False
+
+
+@dataclass(slots=True)
+class Watch:
+    """What runs now, and what was fenced. Once anything is fenced no new message starts."""
+
+    clock: Clock
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _running: list[Running] = field(default_factory=list)
+    hung: list[Running] = field(default_factory=list)
+
+    def start(self, running: Running) -> None:
+        """A handler is about to be called."""
+        with self._lock:
+            self._running.append(running)
+
+    def end(self, running: Running) -> None:
+        """It returned, or raised."""
+        with self._lock:
+            self._running = [one for one in self._running if one is not running]
+
+    def seconds_to_next_deadline(self) -> float | None:
+        """None when nothing runs; never negative."""
+        with self._lock:
+            waits = [(one.deadline_at - self.clock.now()).total_seconds() for one in self._running]
+        return max(min(waits), 0.0) if waits else None
+
+    def fence_overdue(self) -> None:
+        """Fence every handler past its deadline."""
+        now = self.clock.now()
+        with self._lock:
+            overdue = [one for one in self._running if one.deadline_at <= now]
+        for one in overdue:
+            one.outcome = one.fence()
+            self.end(one)
+            if one.outcome is not None:
+                self.hung.append(one)

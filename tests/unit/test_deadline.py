@@ -1,0 +1,257 @@
+"""Deadlines, draining, continuing: real threads and a real clock where threads are the matter."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.system import SystemClock
+from shared.domain.outcome import Outcome
+from shared.domain.retry import RetryPolicy
+from shared.domain.run import Cancel, Continue
+from shared.domain.states import REQUEST_CANCEL, Seen, State
+from shared.errors import LeaseLost
+from tests.builders import a_job, a_message
+from tests.world import LEASE, Order, World, refuse_to_run
+
+SHORT = timedelta(milliseconds=300)
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """Set at the end of the test, so that no hung handler outlives it."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def a_fresh_job(**fields: Any):  # type: ignore[no-untyped-def]
+    """A job of the real clock's time."""
+    now = SystemClock().now()
+    return a_job(created_at=now, run_at=now, available_at=now, deadline_at=now + timedelta(hours=1), **fields)
+
+
+def test_a_handler_that_sleeps_for_ever_is_fenced_and_its_neighbours_are_done_and_deleted(
+    released: threading.Event,
+) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT)
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "hangs":
+            released.wait(30)
+
+    world.handler = handler
+    hangs = world.submitted(a_fresh_job(tenant="hangs"))
+    others = [world.submitted(a_fresh_job()) for _ in range(3)]
+    kept = world.run_batch(hangs, *others)
+    assert kept == [hangs.message_id]
+    assert {world.found(m).state for m in others} == {State.COMPLETED}
+    assert set(world.mailbox.acknowledged) == {m.message_id for m in others}
+    assert world.ends == ["ended"], "the process must end: a frozen thread would wake in the next invocation"
+    job = world.found(hangs)
+    assert (job.state, job.error_class, job.error_code) == (State.RETRYING, "transient", "deadline-exceeded")
+    assert job.next_attempt_at is not None
+    assert job.started_at is not None
+    assert job.next_attempt_at >= job.started_at + LEASE, "not beside the hung thread, which believes it owns the job"
+
+
+def test_a_fenced_handler_can_start_no_effect_and_report_no_progress(released: threading.Event) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT)
+    came_to, ended = [], threading.Event()
+
+    def handler(payload: Order, run: Any) -> None:
+        released.wait(30)
+        for act in (lambda: run.once("charge", lambda: 1), lambda: run.progress(1, 2, "pages")):
+            try:
+                act()
+            except LeaseLost:
+                came_to.append("refused")
+        ended.set()
+
+    world.handler = handler
+    message = world.submitted(a_fresh_job())
+    world.run_batch(message)
+    before = world.found(message)
+    released.set()
+    assert ended.wait(10)
+    assert came_to == ["refused", "refused"]
+    assert world.found(message) == before
+
+
+def test_a_hung_last_attempt_is_dead_and_its_message_deleted(released: threading.Event) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT, policy=RetryPolicy((timedelta(),)))
+    world.handler = lambda payload, run: released.wait(30) and None
+    message = world.submitted(a_fresh_job(max_attempts=1))
+    assert world.run_batch(message) == []
+    assert world.found(message).state is State.DEAD
+    assert world.mailbox.acknowledged == [message.message_id]
+
+
+def test_a_handler_that_ends_in_time_is_never_fenced() -> None:
+    world = World(clock=SystemClock(), deadline=timedelta(seconds=5))
+    messages = [world.submitted(a_fresh_job()) for _ in range(4)]
+    assert world.run_batch(*messages) == []
+    assert world.ends == []
+    assert world.mailbox.acknowledged == []
+
+
+def test_behind_a_hung_handler_of_its_key_nothing_starts(released: threading.Event) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT, queue="webhooks.partner-a")
+    world.handler = lambda payload, run: released.wait(30) and None
+    messages = [replace(world.submitted(a_fresh_job(queue="webhooks.partner-a")), group="k") for _ in range(2)]
+    assert world.run_batch(*messages) == [m.message_id for m in messages]
+    assert world.found(messages[1]).state is State.QUEUED
+
+
+def test_a_batch_of_ten_whose_sixth_overruns_runs_the_first_five_once_and_returns_the_rest_unstarted(
+    released: threading.Event,
+) -> None:
+    """One key on a FIFO lane: 1-5 are done, 6 is fenced, 7-10 come back without an attempt spent."""
+    world = World(clock=SystemClock(), deadline=SHORT, queue="webhooks.partner-a")
+    ran: list[str] = []
+
+    def handler(payload: Order, run: Any) -> None:
+        ran.append(run.job_id)
+        if len(ran) == 6:
+            released.wait(30)
+
+    world.handler = handler
+    messages = [replace(world.submitted(a_fresh_job(queue="webhooks.partner-a")), group="k") for _ in range(10)]
+    assert world.run_batch(*messages) == [m.message_id for m in messages[5:]]
+    assert world.mailbox.acknowledged == [m.message_id for m in messages[:5]]
+    assert [world.found(m).attempts for m in messages] == [1] * 6 + [0] * 4
+
+
+# ---- draining -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_starts_when_the_invocation_has_no_time_left_and_nothing_is_spent() -> None:
+    world = World(handler=refuse_to_run, time_left=timedelta(seconds=20), deadline=timedelta(seconds=20))
+    messages = [world.submitted(a_job()) for _ in range(3)]
+    assert world.run_batch(*messages) == [m.message_id for m in messages]
+    for message in messages:
+        assert (world.found(message).state, world.found(message).attempts) == (State.QUEUED, 0)
+        assert world.mailbox.hidden[message.message_id] == timedelta(), "visible at once, for another worker"
+    assert world.meter.outcomes() == ["released"] * 3
+
+
+def test_what_is_released_is_not_also_run_in_that_invocation() -> None:
+    world = World(handler=refuse_to_run, time_left=timedelta(seconds=1), queue="webhooks.partner-a")
+    messages = [replace(world.submitted(a_job(queue="webhooks.partner-a")), group="k") for _ in range(3)]
+    assert world.run_batch(*messages) == [m.message_id for m in messages]
+
+
+def test_a_handler_sees_how_much_time_it_has() -> None:
+    left = []
+    world = World(handler=lambda payload, run: left.append(run.time_left), time_left=timedelta(seconds=66))
+    world.deadline = timedelta(seconds=60)
+    world.deliver(world.submitted(a_job()))
+    world.deadline = timedelta(minutes=10)
+    world.deliver(world.submitted(a_job()))
+    assert left == [timedelta(seconds=60), timedelta(seconds=61)], "the deadline, or what the invocation leaves"
+
+
+# ---- continue -------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_job_continues_over_several_runs_from_where_it_was_and_costs_one_attempt() -> None:
+    pages: list[int] = []
+    world = World()
+
+    def handler(payload: Order, run: Any) -> Continue | None:
+        start = (run.checkpoint or {"page": 0})["page"]
+        pages.extend(range(start, start + 100))
+        return None if start + 100 == 500 else Continue({"page": start + 100})
+
+    world.handler = handler
+    message = world.submitted(a_job())
+    for _ in range(4):
+        assert world.deliver(message) is Outcome.CONTINUED
+        assert world.deliver(message) is Outcome.STALE, "its old message is not needed any more"
+        message = a_message(world.found(message))
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert pages == list(range(500))
+    assert (world.found(message).attempts, world.found(message).run) == (1, 5)
+
+
+@pytest.mark.parametrize("checkpoint", [{"page": 7}, {1, 2}, "page 7", {"x": float("nan")}, {"x": "y" * 2000}])
+def test_a_checkpoint_that_did_not_move_or_cannot_be_kept_is_dead_by_name(checkpoint: Any) -> None:
+    world = World(handler=lambda payload, run: Continue(checkpoint))
+    message = world.submitted(a_job(checkpoint={"page": 7}))
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "checkpoint-invalid"
+
+
+def test_a_job_asked_to_stop_is_cancelled_where_it_would_continue_or_be_deferred() -> None:
+    world = World()
+    message = world.submitted(a_job())
+
+    def handler(payload: Order, run: Any) -> Continue:
+        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "stop"})
+        return Continue({"page": 1})
+
+    world.handler = handler
+    assert world.deliver(message) is Outcome.CANCELLED
+    assert world.found(message).cancelled_by == "op1"
+
+
+def test_a_handler_may_cancel_its_own_job_with_a_reason_and_a_stale_one_may_not() -> None:
+    world = World(handler=lambda payload, run: Cancel("the invoice was paid"))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.CANCELLED
+    job = world.found(message)
+    assert (job.cancelled_by, job.reason) == ("handler of invoice-export", "the invoice was paid")
+
+    def stale(payload: Order, run: Any) -> Cancel:
+        world.store._jobs[run.job_id] = replace(world.found(other), run=2, holder="another")
+        return Cancel("no longer mine to say")
+
+    world.handler = stale
+    other = world.submitted(a_job())
+    assert world.deliver(other) is Outcome.LEASE_LOST
+    assert world.found(other).cancel_request is None
+
+
+def test_an_older_payload_is_upgraded_step_by_step_and_a_version_without_a_way_is_dead_by_name() -> None:
+    seen = []
+    steps = {
+        2: lambda p: {"tenantId": p["tenant"], "month": p["month"]},
+        1: lambda p: {"tenant": p["t"], "month": p["m"]},
+    }
+    world = World(
+        handler=lambda payload, run: seen.append((payload.tenant_id, payload.month)), version=3, upgrades=steps
+    )
+    for version, text in ((1, '{"t":"a","m":"2026-01"}'), (2, '{"tenant":"b","month":"2026-02"}')):
+        assert world.deliver(world.submitted(a_job(payload_version=version, payload=text))) is Outcome.COMPLETED
+    assert seen == [("a", "2026-01"), ("b", "2026-02")]
+    world.upgrades = {2: steps[2]}
+    message = world.submitted(a_job(payload_version=1, payload='{"t":"a","m":"2026-01"}'))
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "payload-version-unsupported"
+
+
+def test_an_upgrade_that_fails_or_makes_no_valid_payload_is_dead_and_nothing_runs() -> None:
+    for upgrade in (lambda p: p["missing"], lambda p: {"tenantId": 7}):
+        world = World(handler=refuse_to_run, version=2, upgrades={1: upgrade})
+        message = world.submitted(a_job(payload_version=1, payload="{}"))
+        assert world.deliver(message) is Outcome.DEAD
+        assert world.found(message).error_class == "deterministic"
+
+
+def test_a_batch_is_measured_once_with_every_outcome() -> None:
+    world = World()
+    messages = [
+        world.submitted(a_job()),
+        world.submitted(a_job(state=State.COMPLETED)),
+        world.submitted(a_job(type="x")),
+    ]
+    world.run_batch(*messages)
+    assert len(world.meter.batches) == 1
+    assert sorted(world.meter.outcomes()) == ["completed", "deferred", "stale"]
+    (run,) = [one for _, ended in world.meter.batches for one in ended if one.outcome == "completed"]
+    assert (run.attempt, run.ran, run.since_submit) == (1, timedelta(), timedelta())

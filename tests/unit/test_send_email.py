@@ -1,0 +1,272 @@
+"""The job types send-email and send-bulk-email: what may be in a mail, and that it goes out once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.stub import Stubber
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+from moto.ses.models import ses_backends
+
+from shared.domain.failures import classify
+from shared.domain.retry import FailureClass
+from shared.errors import EnvironmentalFailure, UnknownOutcome
+from shared.jobs import Catalogue, _clients
+from shared.jobs._email import Email, send_once
+from shared.queues import QUEUES
+from tests.builders import NOW
+from tests.handling import HandledRun
+from tests.receiver import Answer, Receiver, hangs_up, receiver, says
+
+REGION = "eu-west-1"
+LANES = {"send-email": "emails.high", "send-bulk-email": "emails.bulk"}
+MAIL = {"to": ["ada@example.com"], "subject": "Ready", "text": "It is.", "fromAddress": "jobs@example.com"}
+
+
+def a_mail(**fields: Any) -> Email:
+    return Email.model_validate_json(json.dumps(MAIL | fields))
+
+
+def faults(**fields: Any) -> list[str]:
+    job_type = Catalogue().get("send-email")
+    assert job_type is not None
+    _, found = job_type.accept(MAIL | fields)
+    return [fault.pointer for fault in found]
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Credentials that are none, and a client of the handler's that no other test has used."""
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": REGION}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    _clients.client.cache_clear()
+    yield
+    _clients.client.cache_clear()
+
+
+@pytest.fixture
+def ses() -> Iterator[Any]:
+    """SES as moto plays it, with a verified domain."""
+    with mock_aws():
+        client = boto3.client("sesv2")
+        client.create_email_identity(EmailIdentity="example.com")
+        yield client
+
+
+def sent() -> list[Any]:
+    found: list[Any] = ses_backends["123456789012"][REGION].sent_messages
+    return found
+
+
+# Sending
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_a_mail_goes_out_and_the_job_keeps_its_message_id(ses: Any, name: str) -> None:
+    job_type, run = Catalogue().get(name), HandledRun()
+    assert job_type is not None
+    job_type.handler(a_mail(), run)
+
+    (mail,) = sent()
+    assert (mail.source, mail.destinations["ToAddresses"], mail.subject) == (
+        "jobs@example.com",
+        ["ada@example.com"],
+        "Ready",
+    )
+    assert run.effects == {"send": mail.id}
+
+
+def test_a_recorded_sending_is_not_done_again(ses: Any) -> None:
+    run = HandledRun()
+    send_once(a_mail(), run)
+    send_once(a_mail(), run)
+    assert len(sent()) == 1
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """Where the handler's client really sends its requests."""
+    with receiver([says(200, b'{"MessageId":"m-1"}', Content_Type="application/json")]) as listening:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{listening.port}")
+        yield listening
+
+
+def test_ses_is_asked_for_all_that_the_payload_says(wire: Receiver) -> None:
+    run = HandledRun()
+    everything = {"html": "<p>Żółw</p>", "replyTo": "help@example.com", "configurationSet": "reports"}
+    send_once(a_mail(to=["ada@example.com", "b@example.org"], subject="Fertig – 🧾", **everything), run)
+
+    (request,) = wire.requests
+    assert request.path == "/v2/email/outbound-emails"
+    assert json.loads(request.body) == {
+        "FromEmailAddress": "jobs@example.com",
+        "Destination": {"ToAddresses": ["ada@example.com", "b@example.org"]},
+        "ReplyToAddresses": ["help@example.com"],
+        "ConfigurationSetName": "reports",
+        "EmailTags": [{"Name": "job_id", "Value": run.job_id}],
+        "Content": {
+            "Simple": {
+                "Subject": {"Data": "Fertig – 🧾", "Charset": "UTF-8"},
+                "Body": {
+                    "Text": {"Data": "It is.", "Charset": "UTF-8"},
+                    "Html": {"Data": "<p>Żółw</p>", "Charset": "UTF-8"},
+                },
+            }
+        },
+    }
+    assert run.effects == {"send": "m-1"}
+
+
+@pytest.mark.parametrize("answer", [says(500), says(503), says(429), hangs_up], ids=["500", "503", "429", "silence"])
+def test_the_sdk_repeats_nothing_behind_the_back_of_once(wire: Receiver, answer: Answer) -> None:
+    wire.answers[:] = [answer]
+    with pytest.raises((ClientError, BotoCoreError)) as raised:
+        send_once(a_mail(), HandledRun())
+    assert len(wire.requests) == 1
+    assert classify(raised.value, NOW).failure_class is FailureClass.TRANSIENT
+
+
+def test_a_lost_answer_sends_again_unless_the_mail_says_at_most_once(wire: Receiver) -> None:
+    for at_most_once, requests in ((False, 2), (True, 1)):
+        wire.requests.clear()
+        wire.answers[:] = [hangs_up, says(200, b'{"MessageId":"m-1"}')]
+        mail, run = a_mail(atMostOnce=at_most_once), HandledRun()
+        with pytest.raises(BotoCoreError):
+            send_once(mail, run)
+        if at_most_once:
+            with pytest.raises(UnknownOutcome):
+                send_once(mail, run)
+        else:
+            send_once(mail, run)
+        assert len(wire.requests) == requests
+
+
+# Refusals of SES
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("TooManyRequestsException", 429, FailureClass.TRANSIENT),
+        ("ThrottlingException", 400, FailureClass.TRANSIENT),
+        ("InternalFailure", 500, FailureClass.TRANSIENT),
+        ("SendingPausedException", 400, FailureClass.ENVIRONMENTAL),
+        ("AccountSuspendedException", 400, FailureClass.ENVIRONMENTAL),
+        ("MailFromDomainNotVerifiedException", 400, FailureClass.ENVIRONMENTAL),
+        ("AccessDeniedException", 403, FailureClass.ENVIRONMENTAL),
+        ("MessageRejected", 400, FailureClass.DETERMINISTIC),
+        ("BadRequestException", 400, FailureClass.DETERMINISTIC),
+        ("NotFoundException", 404, FailureClass.DETERMINISTIC),
+    ],
+)
+def test_every_refusal_of_ses_has_its_class(code: str, status: int, expected: FailureClass) -> None:
+    failure = refused_with(code, "something", status)
+    assert (failure.failure_class, failure.code) == (expected, code)
+
+
+@pytest.mark.parametrize("code", ["TooManyRequestsException", "ThrottlingException", "LimitExceededException"])
+def test_a_quota_gone_for_the_day_is_waited_out_and_spends_no_attempt(code: str) -> None:
+    failure = refused_with(code, "Daily message quota exceeded.", 429)
+    assert (failure.failure_class, failure.code) == (FailureClass.ENVIRONMENTAL, "ses-daily-quota")
+
+
+def test_a_rate_exceeded_for_the_second_is_tried_again(ses: Any) -> None:
+    failure = refused_with("TooManyRequestsException", "Maximum sending rate exceeded.", 429)
+    assert failure.failure_class is FailureClass.TRANSIENT
+
+
+def test_a_sender_nobody_verified_is_refused_for_good(ses: Any) -> None:
+    with pytest.raises(ClientError) as raised:
+        send_once(a_mail(fromAddress="jobs@elsewhere.example"), HandledRun())
+    assert classify(raised.value, NOW).failure_class is FailureClass.DETERMINISTIC
+    assert sent() == []
+
+
+def refused_with(code: str, message: str, status: int) -> Any:
+    """The failure that follows when SES answers so."""
+    client = _clients.client("sesv2", answer_within=timedelta(seconds=10), tries=1)  # the handler's own
+    with Stubber(client) as stub:
+        stub.add_client_error("send_email", code, message, status)
+        with pytest.raises((ClientError, EnvironmentalFailure)) as raised:
+            send_once(a_mail(), HandledRun())
+        stub.assert_no_pending_responses()
+    return classify(raised.value, NOW)
+
+
+# At the door
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "", "ada", "@example.com", "ada@", "ada@localhost", "ada@example.com\r\nBcc: all@example.com",
+        "ada@example.com\n", "ada@example.com, b@example.com", "Ada <ada@example.com>", "<ada@example.com>",
+        "ada@@example.com", "ada@exa mple.com", " ada@example.com", "a..b@example.com", ".a@example.com",
+        "a.@example.com", '"ada"@example.com', "ada@[127.0.0.1]", "ada@-x.com", "ada@x-.com", "ada@example..com",
+        "ada@example.com.", "ada(x)@example.com", "ädä@example.com", "ada@exämple.com", "ada\0@example.com",
+        "a" * 65 + "@example.com", "a@" + "b" * 64 + ".com", "a@" + ".".join(["b" * 60] * 5),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_address_is_refused_at_the_door(address: str) -> None:
+    assert faults(to=["ok@example.com", address]) == ["/payload/to/1"]
+    assert faults(fromAddress=address) == ["/payload/fromAddress"]
+    assert faults(replyTo=address) == ["/payload/replyTo"]
+
+
+@pytest.mark.parametrize(
+    "address", ["a@b.co", "first.last+tag@mail.example.co.uk", "o'hara@example.com", "x_y-z@xn--exmple-cua.com"]
+)
+def test_ordinary_addresses_are_taken(address: str) -> None:
+    assert faults(to=[address], fromAddress=address, replyTo=address) == []
+
+
+@given(text=st.text(alphabet=st.characters(codec="utf-8"), max_size=40))
+def test_no_text_whatever_gets_a_second_header_into_an_address_or_a_subject(text: str) -> None:
+    for field, pointer in (("fromAddress", "/payload/fromAddress"), ("subject", "/payload/subject")):
+        for broken in ("\r", "\n", "\r\n", "\0", "\u2028", "\x0b"):
+            assert faults(**{field: f"a@example.com{broken}{text}"}) == [pointer]
+
+
+@pytest.mark.parametrize("subject", ["", "   ", "x" * 201, "a\tb", "a\x7f"])
+def test_a_subject_is_one_line_that_says_something(subject: str) -> None:
+    assert faults(subject=subject) == ["/payload/subject"]
+
+
+@pytest.mark.parametrize("subject", ["x" * 200, "Żółw 🐢", "👩‍💻 ist da", "No\u00a0break"])
+def test_a_subject_may_be_of_any_letters(subject: str) -> None:
+    assert faults(subject=subject) == []
+
+
+def test_a_mail_has_one_to_fifty_recipients() -> None:
+    many = [f"n{n}@example.com" for n in range(51)]
+    assert faults(to=[]) == ["/payload/to"]
+    assert faults(to=many) == ["/payload/to"]
+    assert faults(to=many[:50]) == []
+
+
+def test_a_mail_has_a_text_or_html_or_both() -> None:
+    assert faults(text=None) == ["/payload"]
+    assert faults(text="") == ["/payload/text"]
+    assert faults(text=None, html="<p>x</p>") == []
+    assert faults(html="<p>x</p>") == []
+
+
+def test_nobody_chooses_the_lane_by_a_field() -> None:
+    assert faults(queue="emails.high") == ["/payload/queue"]
+
+
+@pytest.mark.parametrize(("name", "lane"), LANES.items())
+def test_each_lane_has_its_type_with_a_version_a_deadline_and_a_policy(name: str, lane: str) -> None:
+    job_type = Catalogue().get(name)
+    assert job_type is not None
+    assert (job_type.queue, job_type.version) == (QUEUES[lane], 1)
+    assert job_type.deadline > timedelta(seconds=12)  # the client's own patience: 2 s to connect, 10 s to answer
+    assert sum(job_type.policy.delays, timedelta()) < job_type.max_age

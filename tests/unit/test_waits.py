@@ -1,0 +1,179 @@
+"""Where waits are spent, and who ends them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.domain.outcome import Outcome
+from shared.domain.retry import RetryPolicy
+from shared.domain.run import Defer
+from shared.domain.states import CANCEL, State
+from shared.errors import TransientFailure
+from shared.operations.promote import PAGE
+from tests.builders import NOW, a_job, a_message
+from tests.moves import changes_for, seen_for
+from tests.world import SECOND, World, raising, refuse_to_run
+
+MINUTE = timedelta(minutes=1)
+
+
+def waiting(seconds: int, **fields: object) -> World:
+    """A handler that fails, on a policy whose one wait is this long."""
+    policy = RetryPolicy((timedelta(), timedelta(seconds=seconds)))
+    return World(handler=raising(TransientFailure("x")), policy=policy, **fields)  # type: ignore[arg-type]
+
+
+def test_a_wait_of_60_s_stays_on_its_message_and_a_longer_one_leaves_it() -> None:
+    for seconds, outcome, dispatch in ((60, Outcome.RETRYING, 1), (61, Outcome.RETRYING_IN_DUE, 2)):
+        world = waiting(seconds)
+        message = world.submitted(a_job())
+        assert world.deliver(message) is outcome
+        job = world.found(message)
+        assert (job.state, job.dispatch, job.due_at) == (
+            State.RETRYING,
+            dispatch,
+            job.next_attempt_at if dispatch == 2 else None,
+        )
+        assert (job.open_key is None) == (dispatch == 2)
+
+
+def test_a_message_of_a_job_that_waits_in_due_is_stale_so_it_may_go() -> None:
+    world = waiting(600)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING_IN_DUE
+    assert world.deliver(message) is Outcome.STALE
+
+
+def test_on_a_fifo_lane_every_wait_keeps_its_place_on_the_message() -> None:
+    world = waiting(3600, queue="webhooks.partner-a")
+    message = world.submitted(a_job(queue="webhooks.partner-a"))
+    assert world.deliver(message) is Outcome.RETRYING
+    assert world.mailbox.hidden[message.message_id] == timedelta(hours=1)
+
+
+def test_past_20_receives_a_wait_on_a_standard_lane_makes_a_fresh_message() -> None:
+    world = waiting(5)
+    message = world.submitted(a_job())
+    assert world.deliver(replace(message, receives=21)) is Outcome.RETRYING_IN_DUE
+    fresh = world.when_due(message)
+    assert fresh.dispatch == 3
+
+
+def test_past_80_receives_a_fifo_job_stops_for_a_human_instead_of_being_moved_away() -> None:
+    world = waiting(5, queue="webhooks.partner-a")
+    message = replace(world.submitted(a_job(queue="webhooks.partner-a")), receives=81)
+    assert world.deliver(message) is Outcome.DEAD
+    assert (world.found(message).error_class, world.found(message).dispatch) == ("too-many-receives", 2)
+    assert "last: transient: x" in str(world.found(message).error_message)
+
+
+def test_past_80_receives_a_fifo_job_that_no_worker_knows_stops_too() -> None:
+    world = World(handler=refuse_to_run, queue="webhooks.partner-a")
+    message = replace(world.submitted(a_job(queue="webhooks.partner-a", type="unheard-of")), receives=81)
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_class == "too-many-receives"
+    assert world.found(message).attempts == 0
+
+
+def test_receives_that_never_ran_cost_no_attempt() -> None:
+    world = World()
+    message = replace(world.submitted(a_job()), receives=10)
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert world.found(message).attempts == 1
+
+
+def test_a_handlers_defer_spends_no_attempt_and_says_why() -> None:
+    world = World(handler=lambda payload, run: Defer(timedelta(seconds=30), "partner closed until 9"))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEFERRED
+    job = world.found(message)
+    assert (job.attempts, job.reason, job.next_attempt_at) == (0, "partner closed until 9", NOW + 30 * SECOND)
+
+
+@pytest.mark.parametrize("wrong", [timedelta(seconds=-1), 30, None])
+def test_a_defer_of_no_duration_is_refused_by_name(wrong: object) -> None:
+    world = World(handler=lambda payload, run: Defer(wrong))  # type: ignore[arg-type]
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_code == "result-invalid"
+
+
+# ---- promote --------------------------------------------------------------------------------------------------------
+
+
+def test_a_due_job_is_promoted_once_with_a_fresh_doorbell_and_one_not_due_is_left() -> None:
+    world = waiting(600)
+    message = world.submitted(a_job())
+    world.deliver(message)
+    assert world.promote() == 0
+    world.clock.forward(timedelta(minutes=10))
+    assert world.promote() == 1
+    job = world.found(message)
+    assert (job.state, job.dispatch, job.outbox, job.due_key) == (State.QUEUED, 3, "open", None)
+    assert job.open_key is not None
+    assert world.promote() == 0
+
+
+def test_the_promoter_looks_ahead_on_standard_lanes_and_the_relay_gets_the_rest_as_delay() -> None:
+    world = waiting(600)
+    message = world.submitted(a_job())
+    world.deliver(message)
+    world.clock.forward(8 * MINUTE)
+    assert world.promote(3 * MINUTE) == 1
+    assert world.found(message).available_at == NOW + 10 * MINUTE
+
+
+def test_a_fifo_job_is_promoted_when_due_and_never_before() -> None:
+    world = World(queue="webhooks.partner-a")
+    job = a_job(
+        queue="webhooks.partner-a", state=State.SCHEDULED, due_key="due#3", due_at=NOW + MINUTE, dispatch=0, outbox=None
+    )
+    world.store.submit(job, NOW)
+    assert world.promote(3 * MINUTE) == 0
+    world.clock.forward(MINUTE)
+    assert world.promote(3 * MINUTE) == 1
+
+
+def test_more_than_a_page_of_due_jobs_is_promoted_in_one_tick_behind_fifo_jobs_that_wait() -> None:
+    world = World()
+    for n in range(PAGE + 5):
+        lane = {"queue": "webhooks.partner-a"} if n < 3 else {}
+        soon = NOW + (n + 1) * SECOND
+        world.store.submit(
+            a_job(state=State.SCHEDULED, due_key="due#3", due_at=soon, dispatch=0, outbox=None, **lane), NOW
+        )
+    assert world.promote(3 * MINUTE) == PAGE + 2
+
+
+def test_a_job_cancelled_between_the_promoters_read_and_write_stays_cancelled() -> None:
+    world = waiting(600)
+    message = world.submitted(a_job())
+    world.deliver(message)
+    world.clock.forward(timedelta(minutes=10))
+    plain_get = world.store.get
+
+    def raced(job_id: str):  # type: ignore[no-untyped-def]
+        job = plain_get(job_id)
+        assert job is not None
+        if job.state is State.RETRYING:
+            world.store.apply(job_id, CANCEL, seen_for(job), **changes_for(CANCEL))
+        return job
+
+    world.store.get = raced  # type: ignore[method-assign]
+    assert world.promote() == 0
+    assert plain_get(message.job_id).state is State.CANCELLED  # type: ignore[union-attr]
+
+
+def test_a_promoted_job_runs_its_next_attempt_from_the_fresh_message_only() -> None:
+    world = waiting(600)
+    old = world.submitted(a_job())
+    world.deliver(old)
+    fresh = world.when_due(old)
+    world.handler = lambda payload, run: None
+    assert world.deliver(old) is Outcome.STALE
+    assert world.deliver(fresh) is Outcome.COMPLETED
+    assert world.found(fresh).attempts == 2
+    assert a_message(world.found(fresh)).dispatch == 3

@@ -1,0 +1,147 @@
+"""A worker on the in-memory twin, with a clock, dice and time that tests set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.effects import PowertoolsEffects
+from shared.adapters.memory import MemoryJobStore
+from shared.domain.job import Job
+from shared.domain.outcome import Outcome
+from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
+from shared.jobs import JobType, Payload, Upgrade
+from shared.operations.promote import PromoterPorts, promote
+from shared.operations.run import Batch, WorkerPorts, deliver, run_batch
+from shared.operations.watch import Watch
+from shared.ports import Message
+from shared.queues import QUEUES
+from tests.builders import NOW, MemoryMailbox, RecordedLog, RecordedMeter, TestClock, a_message
+
+LEASE = timedelta(seconds=30)
+SECOND = timedelta(seconds=1)
+
+
+class Order(Payload):
+    tenant_id: str
+    month: str
+
+
+Handler = Callable[[Order, Any], Any]
+
+
+@dataclass
+class OneType:
+    """A catalogue of one type, whose handler each test gives."""
+
+    handler: Handler
+    requires_result: bool = False
+    version: int = 1
+    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
+    policy: RetryPolicy = DEFAULT_POLICY
+    deadline: timedelta = timedelta(minutes=10)
+
+    def get(self, name: str) -> JobType | None:
+        if name != "invoice-export":
+            return None
+        return JobType(
+            name=name,
+            queue=QUEUES["exports.month-end"],
+            payload=Order,
+            handler=self.handler,
+            version=self.version,
+            upgrades=self.upgrades,
+            policy=self.policy,
+            deadline=self.deadline,
+            lease=LEASE,
+            max_age=timedelta(hours=24),
+            requires_result=self.requires_result,
+        )
+
+
+@dataclass
+class World:
+    handler: Handler = lambda payload, run: None
+    queue: str = "exports.month-end"
+    requires_result: bool = False
+    version: int = 1
+    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
+    policy: RetryPolicy = DEFAULT_POLICY
+    deadline: timedelta = timedelta(minutes=10)
+    time_left: timedelta = timedelta(minutes=14)
+    store: MemoryJobStore = field(default_factory=MemoryJobStore)
+    mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
+    clock: Any = field(default_factory=TestClock)
+    log: RecordedLog = field(default_factory=RecordedLog)
+    meter: RecordedMeter = field(default_factory=RecordedMeter)
+    ends: list[str] = field(default_factory=list)
+    tokens: int = 0
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"token-{self.tokens}"
+
+    @property
+    def ports(self) -> WorkerPorts:
+        return WorkerPorts(
+            queue=QUEUES[self.queue],
+            stage="test",
+            store=self.store,
+            mailbox=self.mailbox,
+            files=None,  # type: ignore[arg-type]
+            effects=PowertoolsEffects(self.store, self.clock),
+            catalogue=OneType(  # type: ignore[arg-type]
+                self.handler, self.requires_result, self.version, self.upgrades, self.policy, self.deadline
+            ),
+            clock=self.clock,
+            log=self.log,
+            meter=self.meter,
+            code_version="abc1234",
+            dice=lambda: 1.0,
+            token=self.token,
+            time_left=lambda: self.time_left,
+            end_process=lambda: self.ends.append("ended"),
+        )
+
+    def submitted(self, job: Job) -> Message:
+        self.store.submit(job, NOW)
+        return a_message(job)
+
+    def deliver(self, message: Message) -> Outcome | None:
+        return deliver(message, Batch(Watch(self.clock)), self.ports)
+
+    def run_batch(self, *messages: Message) -> list[str]:
+        return run_batch(messages, self.ports)
+
+    def promote(self, look_ahead: timedelta = timedelta()) -> int:
+        return promote(PromoterPorts(store=self.store, clock=self.clock, log=self.log, queues=QUEUES), look_ahead)
+
+    def when_due(self, message: Message) -> Message:
+        """The job's next doorbell once its wait is over: the same message, or a fresh one after the promoter."""
+        job = self.found(message)
+        assert job.next_attempt_at is not None
+        self.clock.forward(max(job.next_attempt_at - self.clock.now(), timedelta()))
+        if job.due_key is None:
+            return message
+        assert self.promote() == 1
+        return a_message(self.found(message))
+
+    def found(self, message: Message) -> Job:
+        job = self.store.get(message.job_id)
+        assert job is not None
+        return job
+
+
+def raising(error: BaseException) -> Handler:
+    def handler(payload: Order, run: Any) -> None:
+        raise error
+
+    return handler
+
+
+def refuse_to_run(payload: Order, run: Any) -> None:
+    pytest.fail("the handler was called")
