@@ -1,11 +1,16 @@
 # Needs Python 3.11 or later and make, nothing else: Node comes as a wheel, the cloud as a local emulator.
 PYTHON ?= python3
 STAGE ?= dev
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unversioned)
+# Asked for where it is used, once the environment is there.
+VERSION = $(shell $(BIN)/python -m local.revision)
 
 BIN := .venv/bin
+# Node, npm and the tools of the environment, before those of the machine.
+TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 PIP := -m pip install -qq --disable-pip-version-check --no-input --require-hashes
-CDK := PATH="$(CURDIR)/$(BIN):$$PATH" CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk
+CDK := $(TOOLS) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk
+# Asked without Python: what was never set up need not be, to say that it is not up.
+UP := test -e .local/state.json
 READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhouse/.ready
 
 .DEFAULT_GOAL := help
@@ -21,17 +26,17 @@ setup: $(READY) ## create the environments; every other target does it by itself
 local: setup ## start the local cloud, deploy into it, show jobs live until Ctrl-C (HOLDFAST_PORT=8600)
 	@$(BIN)/python -m local run
 
-up: setup ## the same in the background; says where it answers
+up: setup ## the same in the background; if it is up, deploy the present code into it and keep its jobs
 	@$(BIN)/python -m local up
 
-down: setup ## end what `make up` started, and nothing else
-	@$(BIN)/python -m local down
+down: ## end what `make up` started, and nothing else
+	@if $(UP); then $(BIN)/python -m local down; else echo "the local cloud is not up"; fi
 
-status: setup ## is the local cloud up, and where
-	@$(BIN)/python -m local status
+status: ## is the local cloud up, and where
+	@if $(UP); then $(BIN)/python -m local status; else echo "the local cloud is not up; make up starts it"; exit 1; fi
 
 test: lint ## check everything: style, types, then every test (ARGS="-k lease" narrows the tests)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
 
 lint: setup ## style, formatting and types
 	@$(BIN)/ruff check --quiet . && echo "ruff: style is clean"
@@ -42,7 +47,8 @@ format: setup ## format the code
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 synth: setup ## write the templates of STAGE (dev) to cdk.out; no credentials, no network
-	@$(CDK) synth --quiet --ci --no-notices -c stage=$(STAGE) -c code_version=$(VERSION) $(ARGS) >/dev/null
+	@$(CDK) synth --quiet --ci --no-notices -c stage=$(STAGE) -c code_version=$(VERSION) $(ARGS) >/dev/null 2>.build/synth.log; \
+	  status=$$?; grep -v '^Bundling asset' .build/synth.log >&2; exit $$status
 	@echo "cdk.out: the templates of stage $(STAGE), code version $(VERSION)"
 
 deploy: setup ## deploy STAGE (dev) into the AWS account of your credentials; cdk asks before it widens permissions
@@ -62,11 +68,12 @@ lock: ## resolve the *.in files anew into the pinned, hashed *.txt files
 	done
 
 clean: ## end the local cloud, remove everything that was built
-	@if test -x $(BIN)/python && test -e .local/state.json; then $(BIN)/python -m local down; fi
+	@if test -x $(BIN)/python && $(UP); then $(BIN)/python -m local down; fi
 	@rm -rf .venv .build .local node_modules cdk.out outputs.json .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: requirements-dev.txt
+	@test -d node_modules || echo "set-up: about two minutes and 1.1 GB, once"
 	@echo "set-up: Python environment in .venv"
 	@$(call environment,.venv,requirements-dev.txt)
 
@@ -76,7 +83,8 @@ clean: ## end the local cloud, remove everything that was built
 
 node_modules/.ready: package-lock.json .venv/.ready
 	@echo "set-up: the CDK command line in node_modules"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@$(TOOLS) npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null || \
+	  { echo "npm failed; behind a proxy with its own certificate set NODE_EXTRA_CA_CERTS=/path/to/ca.pem" >&2; exit 1; }
 	@touch $@
 
 .build/wheelhouse/.ready: $(wildcard lambdas/*/requirements.txt) local/wheelhouse.py .venv/.ready

@@ -22,10 +22,10 @@ LOOK_SECONDS = 0.2
 
 
 def up(place: Place) -> int:
-    """Start in the background; if it is up, say so and change nothing."""
+    """Start in the background; if it is up, deploy the present code into it."""
     with state.lock(place):
-        bring_up(place, say)
-    say(f"up at {place.url}; make down ends it. Try:\n  {curl(place)}")
+        now = bring_up(place, say)
+    say(f"up at {place.url}; {_how_to_end(now)} ends it. Try:\n  {curl(place)}")
     return 0
 
 
@@ -42,7 +42,10 @@ def run(place: Place) -> int:
     """In the foreground, showing every step of every job, until Ctrl-C ends all of it."""
     with state.lock(place):
         if (found := state.read(place)) is not None and found.whole:
-            raise LocalCloudError(f"it is already up at http://127.0.0.1:{found.port}; make down ends it")
+            raise LocalCloudError(
+                f"already up at http://127.0.0.1:{found.port}: make up deploys the present code into it and keeps its "
+                f"jobs; {_how_to_end(found)} ends it, then make local starts an empty one"
+            )
         now = bring_up(place, say, keeper=this_process("run"))
     try:
         say(f"up at {place.url}; Ctrl-C ends it. In another terminal:\n  {curl(place)}\n")
@@ -80,6 +83,21 @@ def status(place: Place) -> int:
     return 0 if found.whole else 1
 
 
+def _how_to_end(now: state.State) -> str:
+    return "make down" if now.keeper is None else f"Ctrl-C in its terminal (process {now.keeper.pid})"
+
+
+def _end_on_signals() -> None:
+    """Each ends it as Ctrl-C does. Said for SIGINT too: a script's `make local &` starts with that one ignored, and
+    Python then leaves it so. A SIGHUP that is ignored was meant to be: `nohup make local`.
+    """
+    signs = {signal.SIGINT, signal.SIGTERM}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal
+        signs.add(signal.SIGHUP)
+    for sign in signs:
+        signal.signal(sign, signal.default_int_handler)
+
+
 def say(line: str) -> None:
     """One line, at once, also into a pipe."""
     print(line, flush=True)
@@ -93,8 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m local", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
     command = parser.parse_args().command
-    for sign in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal ends it as Ctrl-C does
-        signal.signal(sign, signal.default_int_handler)
+    _end_on_signals()
     try:
         return COMMANDS[command](place_from(os.environ))
     except LocalCloudError as error:

@@ -1,4 +1,4 @@
-"""The sample jobs of `make local`, sent over HTTP as a client would: one that completes, one whose file is missing."""
+"""The sample jobs of `make local`, sent over HTTP as a client would: one that completes, one that dies on purpose."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from local.place import LocalCloudError, Place
 
 EXPORT = {"tenantId": "acme-eu", "month": "2026-05"}
 MISSING = {"tenantId": "acme-eu", "month": "2026-04"}
+ANNOUNCED = "two sample jobs: one completes; the other names a month without data, to show how a job dies"
 
 
 def curl(place: Place) -> str:
@@ -20,6 +21,7 @@ def curl(place: Place) -> str:
 
 def submit_samples(place: Place, say: Callable[[str], None]) -> None:
     """Ask for both exports. Raises LocalCloudError when the API does not accept one."""
+    say(ANNOUNCED)
     for export in (EXPORT, MISSING):
         status, answer = _post(place, "/exports", export)
         if status != 202:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 
 from local.emulator import tail
@@ -12,7 +11,7 @@ from local.place import LocalCloudError, Place
 from local.processes import start, wait
 
 STAGE = "local"
-WANTED_OUTPUTS = ("ApiId", "JobsTable", "Bucket")
+WANTED_OUTPUTS = ("ApiId", "JobsTable", "Bucket", "Prefix")
 
 
 def bootstrap(place: Place, endpoint: str) -> None:
@@ -36,16 +35,6 @@ def deploy(place: Place, endpoint: str, code_version: str) -> Mapping[str, str]:
     if absent := [name for name in WANTED_OUTPUTS if name not in outputs]:
         raise LocalCloudError(f"the deployed stacks have no output {', '.join(absent)}; see stacks/pipeline_stack.py")
     return outputs
-
-
-def code_version(place: Place) -> str:
-    """The revision that is deployed, as git names it."""
-    command = ["git", "-C", str(place.project), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        described = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except FileNotFoundError:
-        described = ""
-    return described[-40:] or "unversioned"
 
 
 def _cdk(place: Place, endpoint: str, verb: str, *arguments: str) -> None:

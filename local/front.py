@@ -29,6 +29,8 @@ class Front(ThreadingHTTPServer):
     """The address. `api` is the Host header under which the emulator knows the API."""
 
     daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait for their thread. The standard library's 5 turn a burst of clients away."""
 
     def __init__(self, port: int, emulator_port: int, api_id: str) -> None:
         self.emulator_port, self.api = emulator_port, f"{api_id}.execute-api.localhost:{emulator_port}"

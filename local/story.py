@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,7 +30,9 @@ def tell(old: Job | None, new: Job | None, seen_at: datetime) -> Step | None:
     if new is None:
         return None
     if old is None:
-        return Step(new.created_at, new, f"api: recorded, outbox {new.outbox}, {_from_inside(new)}for {new.queue}")
+        whose = f"tenant {new.tenant}, " if new.tenant else ""
+        at_once = f"outbox {new.outbox}" if new.outbox else f"scheduled for {_day_and_clock(new.run_at)}"
+        return Step(new.created_at, new, f"api: recorded, {at_once}, {whose}for {new.queue}")
     if old.state is new.state and old.run == new.run:
         return _within_a_state(old, new, seen_at)
     return _into_a_state(old, new, seen_at)
@@ -45,8 +48,12 @@ def _within_a_state(old: Job, new: Job, seen_at: datetime) -> Step:
         return Step(seen_at, new, f"worker: lease renewed until {_clock(new.lease_expires_at)}")
     if new.outbox is not None and old.rung_at != new.rung_at:
         return Step(new.rung_at or seen_at, new, f"doorbell {new.dispatch} to be rung again")
-    if new.cancel_request is not None and old.cancel_request is None:
-        return Step(seen_at, new, "cancel requested")
+    if (request := new.cancel_request) is not None and old.cancel_request is None:
+        return Step(seen_at, new, f"cancel requested by {request.get('who', '?')}: {request.get('why', '?')}")
+    if new.effects != old.effects:
+        return Step(seen_at, new, f"worker: {_effect(old, new)}")
+    if new.next_attempt_at != old.next_attempt_at:
+        return Step(seen_at, new, f"worker: {_waits(new)}")
     return Step(seen_at, new, "record changed")
 
 
@@ -63,18 +70,44 @@ def _into_a_state(old: Job, new: Job, seen_at: datetime) -> Step:
             took = (at - (new.started_at or at)) / timedelta(seconds=1)
             return Step(at, new, f"worker: done in {took:.2f} s, {_result(new)}")
         case State.RETRYING:
-            why = new.reason or _error(new)
-            return Step(new.last_error_at or seen_at, new, f"worker: {why}; next attempt {_clock(new.next_attempt_at)}")
+            failed_now = new.last_error_at != old.last_error_at
+            return Step((new.last_error_at if failed_now else None) or seen_at, new, f"worker: {_waits(new)}")
         case State.DEAD:
             return Step(new.dead_at or seen_at, new, f"{_error(new)} (attempt {new.attempts} of {new.max_attempts})")
-        case State.CANCELLED | State.EXPIRED:
+        case State.CANCELLED:
+            by = new.cancelled_by or "unknown"
+            return Step(new.ended_at or seen_at, new, f"cancelled by {by}: {new.reason or 'no reason given'}")
+        case State.EXPIRED:
             return Step(new.ended_at or seen_at, new, new.reason or "no reason given")
-        case State.QUEUED | State.SCHEDULED:
-            return Step(seen_at, new, f"from {old.state}, doorbell {new.dispatch} next")
+        case State.SCHEDULED:
+            return Step(seen_at, new, f"moved to {_day_and_clock(new.run_at)}")
+        case State.QUEUED:
+            return Step(seen_at, new, f"{_queued_again(old, new)}, doorbell {new.dispatch} next")
 
 
-def _from_inside(job: Job) -> str:
-    return f"tenant {job.tenant}, " if job.tenant else ""
+def _queued_again(old: Job, new: Job) -> str:
+    if old.state is State.RUNNING:
+        if new.checkpoint != old.checkpoint:
+            return f"worker: continues from {json.dumps(new.checkpoint, ensure_ascii=False)}"
+        return "sweeper: taken back from a worker that vanished"
+    if old.due_key is not None:
+        return f"promoter: due at {_day_and_clock(old.due_at)}"
+    return "its wait is over" if old.state is State.RETRYING else f"replayed, it was {old.state}"
+
+
+def _waits(job: Job) -> str:
+    why = job.reason or _error(job)
+    if job.due_key is not None:  # no message any more: the promoter brings it back
+        return f"{why}; waits in the due index until {_day_and_clock(job.due_at)}"
+    return f"{why}; next attempt {_clock(job.next_attempt_at)}"
+
+
+def _effect(old: Job, new: Job) -> str:
+    for name, effect in new.effects.items():
+        if old.effects.get(name) != effect:
+            return f"effect {name!r} {effect.status}"
+    gone = ", ".join(repr(name) for name in old.effects if name not in new.effects)
+    return f"effect {gone} failed, to be tried anew"
 
 
 def _progress(job: Job) -> str:
@@ -93,3 +126,7 @@ def _error(job: Job) -> str:
 
 def _clock(at: datetime | None) -> str:
     return "?" if at is None else at.astimezone().strftime("%H:%M:%S")
+
+
+def _day_and_clock(at: datetime | None) -> str:
+    return "?" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
