@@ -9,6 +9,7 @@ The order of the writes is the guarantee:
     4 acknowledge
 
 Every write after the lease carries its run number and holder, so a worker whose job was reclaimed can write nothing.
+tests/chaos kills a process before and after every call of this path.
 """
 
 from __future__ import annotations
