@@ -13,6 +13,7 @@ HoldfastError
 │   └── LeaseLost           the move was a worker's, and another holder has the job now
 ├── AlreadySubmitted        the job id exists; carries the record that was found
 ├── RingRefused             a doorbell that its queue did not take
+├── PromotionFailed         due jobs that could not be made queued; the next tick tries again
 └── JobFailure              a handler says how its attempt failed
     ├── TransientFailure        likely to clear by itself: retried with backoff and jitter
     ├── EnvironmentalFailure    something outside is off for long: slow schedule, no attempt spent
@@ -29,6 +30,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shared.domain.job import Job
+
+
+LONGEST_RETRY_AFTER = timedelta(days=30)
+"""What a server asks for beyond this is cut: no job lives so long."""
 
 
 class HoldfastError(Exception):
@@ -109,6 +114,10 @@ class RingRefused(HoldfastError):
         self.code = code
 
 
+class PromotionFailed(HoldfastError):
+    """Some due jobs could not be read or written; all others were promoted."""
+
+
 class JobFailure(HoldfastError):
     """How an attempt failed, in the handler's own words.
 
@@ -122,10 +131,9 @@ class JobFailure(HoldfastError):
         super().__init__(message)
         if code:
             self.code = str(code)
-        given = (
-            retry_after if retry_after is None or isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)
-        )
-        self.retry_after = given
+        if retry_after is not None and not isinstance(retry_after, timedelta):
+            retry_after = timedelta(seconds=min(max(retry_after, 0), LONGEST_RETRY_AFTER.total_seconds()))
+        self.retry_after = retry_after
 
 
 class TransientFailure(JobFailure):

@@ -4,7 +4,7 @@ suite holds both to the same promises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -40,9 +40,9 @@ class JobStore(Protocol):
     def get(self, job_id: str) -> Job | None:
         """The record, read strongly; None when there is none or its TTL has passed is for the caller to judge."""
 
-    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
-        """Ids of at most `limit` jobs in this shard of the `due` index due by `horizon`, the longest due first. Read
-        eventually consistent: a job may be missing for a moment, or be listed after it left.
+    def due(self, shard: int, horizon: datetime) -> Iterable[str]:
+        """Ids of the jobs in this shard of the `due` index due by `horizon`, the longest due first, read page by page.
+        Eventually consistent: a job may be missing for a moment, or be listed after it left.
         """
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
@@ -131,7 +131,7 @@ class Mailbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """One effect of one run. `tried`: this run has already called it (its row may be ours by a lost answer if not)."""
+    """One effect of one run. `tried`: this run has already called it; if not, its row may be ours by a lost answer."""
 
     lease: Lease
     name: str

@@ -27,7 +27,9 @@ and throttled polls cost receives too."""
 
 MESSAGE_RETENTION = timedelta(days=4)
 DEAD_LETTER_RETENTION = timedelta(days=14)
-"""A standard DLQ keeps the clock of the first enqueue, so it must outlive the queue it serves by far."""
+"""A standard DLQ keeps the clock of the first enqueue, so it must outlive the queue it serves by far. A FIFO DLQ sets
+it anew, and a FIFO job spends all its waits on one message: there the queue keeps messages as long as SQS can.
+"""
 
 MAX_DELAY = timedelta(minutes=15)
 """DelaySeconds ends here; on FIFO lanes no per-message delay exists at all."""
@@ -165,6 +167,11 @@ class Queue:
         if len(name) > 80:
             raise DeclarationError(f"queue {self.name!r}: {name!r} is longer than the 80 characters SQS takes")
         return name
+
+    @property
+    def message_retention(self) -> timedelta:
+        """How long SQS keeps a message of this lane."""
+        return DEAD_LETTER_RETENTION if self.fifo else MESSAGE_RETENTION
 
     @property
     def slug(self) -> str:

@@ -1,6 +1,6 @@
 """Names of the metrics, said once for the code that emits them and the stacks that watch them.
 
-Dimensions: queue, type. Durations are in milliseconds.
+Dimensions: queue, type, and service (Powertools adds it: the function's). Durations are in milliseconds.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ DEAD_CONTEXT = ("type", "tenant", "error_class", "error_code", "code_version", "
 """What the console groups dead jobs by without reading each record."""
 
 EXPORT_DAYS = 90
+WORK_DAYS = 104
+"""Parts of a job's work outlive the longest it may run and be replayed: 14 days of age, 90 dead."""
 """As long as the longest-lived record that may point to the file (shared/domain/job.py, RETENTION)."""
 
 
@@ -89,6 +91,7 @@ class StorageStack(cdk.Stack):
             enforce_ssl=not self._stage.is_local,
             lifecycle_rules=[
                 s3.LifecycleRule(id="parts", abort_incomplete_multipart_upload_after=cdk.Duration.days(1)),
+                s3.LifecycleRule(id="work", prefix="work/", expiration=cdk.Duration.days(WORK_DAYS)),
                 s3.LifecycleRule(id="exports", prefix="exports/", expiration=cdk.Duration.days(EXPORT_DAYS)),
             ],
             removal_policy=self._removal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -42,8 +42,9 @@ class OneType:
     requires_result: bool = False
     version: int = 1
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
-    policy: RetryPolicy = DEFAULT_POLICY
+    policy: RetryPolicy = field(default_factory=lambda: replace(DEFAULT_POLICY, spread=timedelta()))
     deadline: timedelta = timedelta(minutes=10)
+    lease: timedelta = LEASE
 
     def get(self, name: str) -> JobType | None:
         if name != "invoice-export":
@@ -57,7 +58,7 @@ class OneType:
             upgrades=self.upgrades,
             policy=self.policy,
             deadline=self.deadline,
-            lease=LEASE,
+            lease=self.lease,
             max_age=timedelta(hours=24),
             requires_result=self.requires_result,
         )
@@ -70,8 +71,9 @@ class World:
     requires_result: bool = False
     version: int = 1
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
-    policy: RetryPolicy = DEFAULT_POLICY
+    policy: RetryPolicy = field(default_factory=lambda: replace(DEFAULT_POLICY, spread=timedelta()))
     deadline: timedelta = timedelta(minutes=10)
+    lease: timedelta = LEASE
     time_left: timedelta = timedelta(minutes=14)
     store: MemoryJobStore = field(default_factory=MemoryJobStore)
     mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
@@ -95,7 +97,7 @@ class World:
             files=None,  # type: ignore[arg-type]
             effects=PowertoolsEffects(self.store, self.clock),
             catalogue=OneType(  # type: ignore[arg-type]
-                self.handler, self.requires_result, self.version, self.upgrades, self.policy, self.deadline
+                self.handler, self.requires_result, self.version, self.upgrades, self.policy, self.deadline, self.lease
             ),
             clock=self.clock,
             log=self.log,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -97,17 +97,14 @@ class DynamoJobStore:
         item = self._item(job_key(job_id))
         return None if item is None else from_item(item)
 
-    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
-        """See JobStore."""
-        page = self._call(
-            "query",
-            TableName=self._table,
+    def due(self, shard: int, horizon: datetime) -> Iterator[str]:
+        """See JobStore. Pages follow the key, so what was promoted or left meanwhile moves nothing under the reader."""
+        for item in self._query(
             IndexName="due",
             KeyConditionExpression="due_key = :key AND due_at <= :horizon",
             ExpressionAttributeValues={":key": {"S": f"due#{shard}"}, ":horizon": encode("due_at", horizon)},
-            Limit=limit,
-        )
-        return [item["pk"]["S"].removeprefix("JOB#") for item in page["Items"]]
+        ):
+            yield item["pk"]["S"].removeprefix("JOB#")
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
         """See JobStore. Unconditional: its key names its content, so a repeat writes the same."""
@@ -140,20 +137,20 @@ class DynamoJobStore:
 
     def runs(self, job_id: str) -> Sequence[RunRecord]:
         """See JobStore."""
-        records: list[RunRecord] = []
+        items = self._query(
+            KeyConditionExpression="pk = :pk AND begins_with(sk, :run)",
+            ExpressionAttributeValues={":pk": {"S": f"JOB#{job_id}"}, ":run": {"S": "RUN#"}},
+            ConsistentRead=True,
+        )
+        return [_run_record(job_id, item) for item in items]
+
+    def _query(self, **arguments: Any) -> Iterator[Item]:
         start: dict[str, Any] = {}
         while True:
-            page = self._call(
-                "query",
-                TableName=self._table,
-                KeyConditionExpression="pk = :pk AND begins_with(sk, :run)",
-                ExpressionAttributeValues={":pk": {"S": f"JOB#{job_id}"}, ":run": {"S": "RUN#"}},
-                ConsistentRead=True,
-                **start,
-            )
-            records += [_run_record(job_id, item) for item in page["Items"]]
+            page = self._call("query", TableName=self._table, **arguments, **start)
+            yield from page["Items"]
             if "LastEvaluatedKey" not in page:
-                return records
+                return
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     def _taken(self, job: Job, now: datetime) -> Job | None:

@@ -54,11 +54,11 @@ class MemoryJobStore:
         with self._lock:
             return self._jobs.get(job_id)
 
-    def due(self, shard: int, horizon: datetime, limit: int) -> Sequence[str]:
+    def due(self, shard: int, horizon: datetime) -> Sequence[str]:
         """See JobStore."""
         with self._lock:
             found = [j for j in self._jobs.values() if j.due_key == f"due#{shard}" and j.due_at and j.due_at <= horizon]
-        return [job.job_id for job in sorted(found, key=lambda job: job.due_at or horizon)][:limit]
+        return [job.job_id for job in sorted(found, key=lambda job: job.due_at or horizon)]
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:  # noqa: ARG002
         """See JobStore. Nothing here outlives a test, so the time to live is not kept."""

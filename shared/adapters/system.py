@@ -10,6 +10,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
+from shared.domain.failures import describe
 from shared.domain.outcome import Outcome
 from shared.ports import Measured
 from shared.telemetry import ATTEMPT, LEASE_EXPIRIES, NAMESPACE, RUN_TIME, TOTAL_TIME, outcome_metric
@@ -32,7 +33,7 @@ class PowertoolsLog:
 
     def event(self, name: str, /, *, level: str = "info", error: BaseException | None = None, **fields: Any) -> None:
         """See Log. A traceback goes with errors only: a retry that the policy foresees is no surprise."""
-        why = {} if error is None else {"error": f"{type(error).__name__}: {error}"[:500]}
+        why = {} if error is None else {"error": describe(error), "error_type": type(error).__name__}
         stack = error if level == "error" else None
         getattr(self._logger, level)(name, extra=fields | why, exc_info=stack)
 

@@ -14,6 +14,7 @@ from typing import Any
 from shared.domain.job import MESSAGE_CUT
 from shared.domain.retry import Failure, FailureClass
 from shared.errors import (
+    LONGEST_RETRY_AFTER,
     DeterministicFailure,
     EnvironmentalFailure,
     JobFailure,
@@ -93,8 +94,30 @@ _TYPES: tuple[tuple[type[BaseException], FailureClass], ...] = (
 
 
 def classify(error: BaseException, now: datetime) -> Failure:
-    """The failure an exception stands for. What no table knows is transient: attempts are bounded."""
-    return Failure(_found(error), _code(error)[:64], _text(error)[:MESSAGE_CUT], _retry_after(error, now))
+    """The failure an exception stands for. What no table knows is transient: attempts are bounded.
+
+    Never raises, whatever the exception: a failure that cannot be judged would look like a worker that vanished.
+    """
+    try:
+        return Failure(_found(error), safe_text(_code(error))[:64], describe(error), _retry_after(error, now))
+    except Exception:
+        return Failure(_TRANSIENT, type(error).__name__[:64], type(error).__name__[:MESSAGE_CUT])
+
+
+def safe_text(text: object) -> str:
+    """On one line, without what UTF-8 cannot carry."""
+    return " ".join(str(text).encode(errors="replace").decode().split())
+
+
+def describe(error: BaseException) -> str:
+    """Its message for a person, cut to what the record keeps; bugs with their kind before it. Never raises."""
+    try:
+        # botocore's own text begins with eighty characters of preamble, and the record keeps two hundred.
+        text = safe_text(_aws_message(error) or error)
+        said = text if isinstance(error, JobFailure) and text else f"{type(error).__name__}: {text}".removesuffix(": ")
+        return said[:MESSAGE_CUT]
+    except Exception as e:
+        return f"{type(error).__name__} (whose text raised {type(e).__name__})"[:MESSAGE_CUT]
 
 
 def _found(error: BaseException) -> FailureClass:
@@ -134,16 +157,6 @@ def _part(said: dict[str, Any], name: str) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _text(error: BaseException) -> str:
-    """Its message on one line; an exception whose own __str__ raises is still classified."""
-    try:
-        # botocore's own text begins with eighty characters of preamble, and the record keeps two hundred.
-        text = " ".join(str(_aws_message(error) or error).split())
-        return text if isinstance(error, JobFailure) and text else f"{type(error).__name__}: {text}".removesuffix(": ")
-    except Exception as e:
-        return f"{type(error).__name__} (whose text raised {type(e).__name__})"
-
-
 def _status(error: BaseException) -> int | None:
     """The HTTP status an exception carries: requests and httpx on `.response`, urllib on `.code`, botocore in its
     metadata, many SDKs on `.status` or `.status_code`.
@@ -160,7 +173,8 @@ def _status(error: BaseException) -> int | None:
 def _retry_after(error: BaseException, now: datetime) -> timedelta | None:
     """Seconds or an HTTP date (RFC 9110 §10.2.3), from ours or from any response's headers; at least 0."""
     if isinstance(error, JobFailure):
-        return error.retry_after if isinstance(error.retry_after, timedelta) else None
+        asked = getattr(error, "retry_after", None)  # a subclass may have left our constructor out
+        return min(asked, LONGEST_RETRY_AFTER) if isinstance(asked, timedelta) else None
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         headers: Any = _part(_part(response, "ResponseMetadata"), "HTTPHeaders")
@@ -176,4 +190,4 @@ def parse_retry_after(value: str, now: datetime) -> timedelta | None:
         seconds = float(value) if value.strip().isdigit() else (parsedate_to_datetime(value) - now).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return None
-    return timedelta(seconds=min(max(seconds, 0.0), 30 * 86_400.0))
+    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_RETRY_AFTER.total_seconds()))

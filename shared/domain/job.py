@@ -203,4 +203,12 @@ def from_ms(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
+def as_stored(field: str, value: Any) -> Any:
+    """The value as the table gives it back: times in whole milliseconds, `expires_at` in whole seconds."""
+    if not isinstance(value, datetime):
+        return value
+    step = timedelta(seconds=1) if field == "expires_at" else timedelta(milliseconds=1)
+    return _EPOCH + (value - _EPOCH) // step * step
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

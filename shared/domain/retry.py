@@ -36,6 +36,9 @@ class Failure:
     retry_after: timedelta | None = None
 
 
+HERD_SPREAD = timedelta(seconds=12)
+"""At most a tenth of a herd comes back in any second."""
+
 SLOW = (timedelta(minutes=5), timedelta(hours=1))
 """The first and the longest wait for something outside that is off; between them, as long as it has been off."""
 
@@ -47,11 +50,14 @@ class RetryPolicy:
     environmental  the shortest and the longest wait between looks while something outside is off: each is as long as
                    it has been off so far, which doubles them without a counter; spends no attempt, ends with max age
     by_code        other delays for failures of one code ("rate-limited"); attempts stay bounded by `delays`
+    spread         jitter takes each delay from its half over the other half, but over no less time than this: half of
+                   5 s would bring 40,000 jobs back in two and a half
     """
 
     delays: tuple[timedelta, ...]
     environmental: tuple[timedelta, timedelta] = SLOW
     by_code: Mapping[str, tuple[timedelta, ...]] = field(default_factory=dict)
+    spread: timedelta = HERD_SPREAD
 
     def __post_init__(self) -> None:
         if not self.delays or self.delays[0]:
@@ -63,6 +69,8 @@ class RetryPolicy:
             raise DeclarationError("a retry policy's environmental waits are a shortest of 1 s or more, and a longest")
         if len(self.delays) > MOST_ATTEMPTS:
             raise DeclarationError(f"a retry policy of more than {MOST_ATTEMPTS} attempts: no one would hear of it")
+        if self.spread < timedelta():
+            raise DeclarationError("a retry policy's spread cannot be negative")
         if empty := [code for code, delays in self.by_code.items() if not delays]:
             raise DeclarationError(f"a retry policy's delays for {empty[0]!r} are empty")
 
@@ -71,8 +79,11 @@ class RetryPolicy:
         cls, base: timedelta, attempts: int, *, factor: float = 2.0, longest: timedelta = timedelta(hours=1)
     ) -> RetryPolicy:
         """`attempts` in all, the waits between them base, base × factor, … up to `longest`: 1 s, 2 s, 4 s."""
-        waits = [min(base * factor**n, longest) for n in range(attempts - 1)]
-        return cls((timedelta(), *waits))
+        delays, wait = [timedelta()], base
+        for _ in range(attempts - 1):
+            delays.append(min(wait, longest))
+            wait = delays[-1] * factor
+        return cls(tuple(delays))
 
     @property
     def max_attempts(self) -> int:
@@ -132,7 +143,8 @@ Verdict = Retry | WaitOut | Die
 def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter: float) -> Verdict:
     """What follows a failed attempt of `job` (its `attempts` includes the failed one).
 
-    jitter  a dice throw in [0, 1]: each delay is spread over [½, 1] of itself, so that a herd does not return at once
+    jitter  a dice throw in [0, 1]: each delay is spread over [½, 1] of itself, or over the policy's `spread` where that
+            is longer, so that a herd does not return at once
     A server's Retry-After is never undercut, and jitter comes on top of it; nothing is planned beyond `deadline_at`.
     """
     if failure.failure_class not in (FailureClass.TRANSIENT, FailureClass.ENVIRONMENTAL):
@@ -141,8 +153,9 @@ def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter
     if not environmental and job.attempts >= job.max_attempts:
         return Die(failure)
     delay = policy.outage(now - (job.first_error_at or now)) if environmental else policy.delay(failure, job.attempts)
-    at = now + max(delay * (0.5 + 0.5 * jitter), _not_before(failure, delay, jitter))
-    if at >= job.deadline_at:
+    later = jitter * max(delay * 0.5, policy.spread)
+    wait = max(delay * 0.5, failure.retry_after or timedelta()) + later
+    if wait >= job.deadline_at - now:
         return Die(
             Failure(
                 FailureClass.MAX_AGE,
@@ -150,9 +163,4 @@ def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter
                 f"the next attempt would come after the deadline; last: {failure.message}"[:MESSAGE_CUT],
             )
         )
-    return WaitOut(at, failure) if environmental else Retry(at, failure)
-
-
-def _not_before(failure: Failure, delay: timedelta, jitter: float) -> timedelta:
-    """A herd that was told one Retry-After must not come back in one second either: half a delay is spread behind."""
-    return timedelta() if failure.retry_after is None else failure.retry_after + delay * 0.5 * jitter
+    return WaitOut(now + wait, failure) if environmental else Retry(now + wait, failure)

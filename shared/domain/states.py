@@ -226,7 +226,7 @@ PROMOTE = Transition(
     sets=("open_key", "available_at"),
     fixed=_RING_FIXED,
     adds=_RING_ADDS,
-    drops=(*_RING_DROPS, "due_key", "due_at", "next_attempt_at", "reason"),
+    drops=(*_RING_DROPS, "due_key", "due_at"),  # next_attempt_at tells, until the lease, when a promoted job starts
 )
 RESCHEDULE = Transition(
     name="reschedule",
@@ -350,7 +350,7 @@ DEFER_UNLEASED = Transition(
     name="defer (unleased)",
     arms=(_from(State.QUEUED), _from(State.RETRYING, where=(NOT_IN_DUE,))),
     target=State.RETRYING,
-    guards=(DISPATCH, NOT_CANCELLED),
+    guards=(DISPATCH, *GO),
     sets=("next_attempt_at", "reason"),
 )
 DEFER_UNLEASED_LATER = Transition(
@@ -487,6 +487,7 @@ REPLAY = Transition(
         "ended_at",
         "reason",
         "next_attempt_at",
+        "first_error_at",
     ),
 )
 REPLAY_BY_MESSAGE = Transition(

@@ -49,5 +49,5 @@ def export_invoices(payload: InvoiceExport, run: Run) -> StoredFile | Continue:
         run.progress(done, len(invoices), "pages")
     if done < len(invoices):
         return parts.keep(pdf.finish(), done)
-    document = parts.joined(pdf.finish(), f"Invoices of {tenant}, {month}")
+    document = parts.joined(pdf.finish(), done, f"Invoices of {tenant}, {month}")
     return run.files.write(f"exports/{tenant}/{month}/invoice-export.pdf", document, "application/pdf")

@@ -25,11 +25,12 @@ from shared.domain.states import (
     PARK,
     RECLAIM,
     REPLAY_BY_MESSAGE,
+    REQUEUE,
     Seen,
     State,
     Transition,
 )
-from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
+from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT, leaves_its_message
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
 from shared.operations.history import dead_changes, record_lapsed_run
@@ -53,19 +54,20 @@ def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], port
 
     def lease(move: Transition, seen: Seen, now: datetime) -> Job:
         changes = {"lease_expires_at": now + job_type.lease, "started_at": now, "code_version": ports.code_version}
-        return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
+        try:
+            return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
+        except StoreUnavailable:
+            # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
+            landed = ports.store.get(message.job_id)
+            if landed is None or landed.holder != holder:
+                raise
+            return landed
 
     now = ports.clock.now()
     try:
         return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
     except MoveRefused as e:
         found = e.found
-    except StoreUnavailable:
-        # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
-        landed = ports.store.get(message.job_id)
-        if landed is None or landed.holder != holder:
-            raise
-        return landed
 
     def reclaim(found: Job) -> Job | None:
         if not alone():
@@ -81,7 +83,8 @@ def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], port
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
     """Leave the job for another worker, without spending an attempt. Raises StoreUnavailable, RingRefused."""
-    now, seen = ports.clock.now(), Seen(dispatch=message.dispatch)
+    now = ports.clock.now()
+    seen = Seen(now=now, dispatch=message.dispatch)
     if ports.queue.fifo and message.receives > FIFO_RECEIVE_LIMIT:
         return _park(message, why, now, ports)
     changes: dict[str, Any] = {"next_attempt_at": now + wait, "reason": why}
@@ -151,10 +154,7 @@ def _follow(
             return found
         case Next.RECLAIM if reclaim is not None:
             job = reclaim(found)
-            if job is None:
-                ports.mailbox.hide([message], [timedelta()])
-                return Outcome.RELEASED
-            return job
+            return _suspect_waits(message, found, seen, ports) if job is None else job
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
@@ -166,6 +166,16 @@ def _follow(
         record_lapsed_run(found, after.state, ports)
     ports.log.event(outcome.value, job=found.job_id, type=found.type, attempt=found.attempts, state=after.state)
     return outcome
+
+
+def _suspect_waits(message: Message, found: Job, seen: Seen, ports: WorkerPorts) -> Outcome:
+    """There was no room for it alone: again soon, and after many tries under a fresh doorbell, or SQS moves it away."""
+    if ports.queue.fifo or message.receives <= RECEIVE_LIMIT:
+        ports.mailbox.hide([message], [UNSURE_WAIT])
+        return Outcome.RELEASED
+    after = ports.store.apply(found.job_id, REQUEUE, seen)
+    record_lapsed_run(found, after.state, ports)
+    return Outcome.STALE
 
 
 def _ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dict[str, Any], Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shared.domain.job import MAX_EFFECT_NAME, Job, Progress
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.states import RENEW
-from shared.errors import LeaseLost, MoveRefused, StoreUnavailable
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable
 from shared.jobs import JobType
 from shared.ports import Guarded, Message
 
@@ -35,7 +36,9 @@ class RunHandle:
         self.files, self.stage, self.checkpoint = ports.files, ports.stage, job.checkpoint
         self.lease_expires_at = job.lease_expires_at
         self._deadline_at = deadline_at
-        self._effects_tried: set[str] = set()
+        self._effects_lock = threading.Lock()
+        self._effects_active: set[str] = set()
+        self._effects_begun: set[str] = set()
         self.latest: Progress | None = None
         self._lease, self._message, self._length, self._ports = lease, message, job_type.lease, ports
         self._renewed_at = ports.clock.now()
@@ -56,13 +59,24 @@ class RunHandle:
         if not isinstance(name, str) or not 0 < len(name) <= MAX_EFFECT_NAME or not name.isprintable():
             raise ValueError(f"an effect's name is 1 to {MAX_EFFECT_NAME} printable characters, got {name!r:.80}")
         self._raise_if_closed(f"effect {name!r}")
-        guarded = Guarded(self._lease, name, at_most_once, tried=name in self._effects_tried)
-        self._effects_tried.add(name)
+        with self._effects_lock:
+            if name in self._effects_active:  # inside itself, or in another thread of the handler
+                raise DeterministicFailure(f"effect {name!r} is already in progress in this run", code="effect-nested")
+            self._effects_active.add(name)
+            guarded = Guarded(self._lease, name, at_most_once, tried=name in self._effects_begun)
+
+        def begun() -> T:
+            self._effects_begun.add(name)
+            return fn()
+
         try:
-            outcome: T = self._ports.effects.once(guarded, fn)
+            outcome: T = self._ports.effects.once(guarded, begun)
         except LeaseLost:
             self.close()
             raise
+        finally:
+            with self._effects_lock:
+                self._effects_active.discard(name)
         return outcome
 
     def _raise_if_closed(self, what: str) -> None:

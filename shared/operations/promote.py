@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 
 from shared.domain.job import DUE_SHARDS, Job, open_key
 from shared.domain.states import PROMOTE, Seen, State
-from shared.errors import MoveRefused
+from shared.errors import MoveRefused, PromotionFailed, StoreUnavailable
 from shared.ports import Clock, JobStore, Log
 from shared.queues import Queue
 
-PAGE = 100
 THREADS = 8
 
 
@@ -33,23 +32,31 @@ class PromoterPorts:
 
 
 def promote(ports: PromoterPorts, look_ahead: timedelta) -> int:
-    """One tick over all shards: promote every job due within `look_ahead`; returns how many. Raises StoreUnavailable
-    when a shard could not be read or written; the next tick finds what is left.
+    """One tick over all shards: promote every job due within `look_ahead`; returns how many.
+
+    Raises PromotionFailed when jobs or whole shards could not be read or written, after all the others were promoted:
+    an unreadable record must not keep those behind it waiting.
     """
+    failed: list[str] = []
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(lambda shard: _promote_shard(shard, ports, look_ahead), range(DUE_SHARDS)))
+        promoted = sum(pool.map(lambda shard: _promote_shard(shard, ports, look_ahead, failed), range(DUE_SHARDS)))
+    if failed:
+        raise PromotionFailed(f"{promoted} promoted, {len(failed)} not: {'; '.join(failed[:5])}")
+    return promoted
 
 
-def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta) -> int:
-    promoted, seen_before = 0, set[str]()
-    while True:
-        now = ports.clock.now()
-        page = ports.store.due(shard, now + look_ahead, PAGE)
-        fresh = [job_id for job_id in page if job_id not in seen_before]
-        promoted += sum(_promote_one(job_id, now, look_ahead, ports) for job_id in fresh)
-        seen_before |= set(fresh)
-        if len(page) < PAGE or not fresh:  # a page of nothing new: FIFO jobs not due yet, or the index lags
-            return promoted
+def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta, failed: list[str]) -> int:
+    promoted, now = 0, ports.clock.now()
+    try:
+        for job_id in ports.store.due(shard, now + look_ahead):
+            try:
+                promoted += _promote_one(job_id, now, look_ahead, ports)
+            except Exception as e:
+                failed.append(f"{job_id}: {type(e).__name__}: {e}")
+                ports.log.event("not-promoted", level="error", job=job_id, error=e)
+    except StoreUnavailable as e:
+        failed.append(f"shard {shard}: {e}")
+    return promoted
 
 
 def _promote_one(job_id: str, now: datetime, look_ahead: timedelta, ports: PromoterPorts) -> bool:

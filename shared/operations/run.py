@@ -97,7 +97,10 @@ def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     running = {pool.submit(_run_group, group, batch, ports) for group in groups.values()}
     _supervise(running, batch)
     pool.shutdown(wait=False)
-    ports.meter.emit(ports.queue.name, batch.measured)
+    try:
+        ports.meter.emit(ports.queue.name, batch.measured)
+    except Exception as e:  # a batch that cannot be counted is still done
+        ports.log.event("not-measured", level="error", job="", error=e)
     if batch.watch.hung:
         _leave(messages, batch, ports)
     return [message.message_id for message in messages if message.message_id in batch.kept]
@@ -141,11 +144,17 @@ def _run_group(group: Sequence[Message], batch: Batch, ports: WorkerPorts) -> No
         return
 
 
-def _has_time(message: Message, batch: Batch, ports: WorkerPorts) -> bool:
-    """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends."""
+def _has_time(message: Message, batch: Batch, ports: WorkerPorts, *, suspect: bool = False) -> bool:
+    """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends.
+
+    A suspect, which has waited for its neighbours, is content with its lease: its deadline is what is left then, and
+    once it has failed at that it is no suspect any more.
+    """
     job_type = _type_of(message, ports)
-    needed = FINISHING_MARGIN + (job_type.deadline if job_type is not None else timedelta())
-    return not batch.watch.hung and ports.time_left() >= needed
+    longest = timedelta() if job_type is None else job_type.deadline
+    if suspect and job_type is not None:
+        longest = min(longest, job_type.lease)
+    return not batch.watch.hung and ports.time_left() >= FINISHING_MARGIN + longest
 
 
 def _release(rest: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
@@ -182,6 +191,9 @@ def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | No
         _release([message], batch, ports)
         return Outcome.RELEASED
     try:
+        if not _has_time(message, batch, ports):  # it may have waited long for its turn
+            _release([message], batch, ports)
+            return Outcome.RELEASED
         return _deliver_in_turn(message, batch, ports)
     finally:
         batch.turns.done()
@@ -190,7 +202,9 @@ def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | No
 def _deliver_in_turn(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
     job_type, why_not = _known(message, ports) if message.job_id else (None, "")
     if job_type is not None:
-        leased = acquire(message, job_type, lambda: batch.turns.alone() and _has_time(message, batch, ports), ports)
+        leased = acquire(
+            message, job_type, lambda: batch.turns.alone() and _has_time(message, batch, ports, suspect=True), ports
+        )
         if isinstance(leased, Job):
             return _execute(leased, message, job_type, batch, ports)
         outcome = leased
@@ -224,7 +238,7 @@ def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports:
     handle = RunHandle(job, lease, message, job_type, deadline_at, ports)
     settlement = Settlement(job, lease, message, job_type, handle, ports, batch.measured)
     settlement.say(State.RUNNING)
-    running = Running(message, deadline_at, settlement.overdue)
+    running = Running(message, deadline_at, lambda: handle.lease_expires_at or deadline_at, settlement.overdue)
     batch.watch.start(running)
     try:
         payload = _payload(job, ports.store)
@@ -243,7 +257,15 @@ def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports:
         handle.close()
         batch.watch.end(running)
         running.returned = True
-    return _settle(ending, settlement) if settlement.claim() else None
+    if not settlement.claim():
+        return None
+    try:
+        return _settle(ending, settlement)
+    except (MoveRefused, StoreUnavailable):
+        raise
+    except Exception as e:  # an ending that cannot be written is the handler's failure, not a worker that vanished
+        wrong = f"how the handler ended cannot be recorded: {type(e).__name__}: {e}"
+        return settlement.fail(DeterministicFailure(wrong, code="result-invalid"))
 
 
 def _settle(ending: Ending, settlement: Settlement) -> Outcome:
@@ -281,6 +303,8 @@ def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> End
             f"the handler returned a {type(ending).__name__}; return a StoredFile, None, Defer, Continue or Cancel",
             code="result-invalid",
         )
+    if isinstance(ending, StoredFile) and not (type(ending.key) is str and type(ending.size) is int):
+        raise DeterministicFailure(f"{ending!r:.120} has no text as key and number as size", code="result-invalid")
     if ending is None and job_type.requires_result:
         raise DeterministicFailure("the handler returned no result, which its type requires", code="result-missing")
     return ending

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.failures import classify
-from shared.domain.job import MAX_CHECKPOINT_BYTES, RETENTION, Job, due_key
+from shared.domain.failures import classify, safe_text
+from shared.domain.job import MAX_CHECKPOINT_BYTES, RETENTION, Job, as_stored, due_key
 from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Die, Failure, FailureClass, Retry, WaitOut, judge
@@ -29,7 +29,7 @@ from shared.domain.states import (
     Transition,
 )
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, TransientFailure
 from shared.jobs import JobType
 from shared.operations.acquire import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
@@ -61,21 +61,24 @@ class Settlement:
         """Whether the caller is the one to settle; true once."""
         return self._claim.acquire(blocking=False)
 
-    def overdue(self) -> Outcome | None:
+    def overdue(self, process_ends_at: datetime) -> Outcome | None:
         """The deadline passed: shut the handler out, record the attempt as failed. None if it just ended by itself.
 
-        The next attempt never starts before the lease's end: until then the hung thread believes it owns the job.
+        The next attempt starts neither before the lease's end, until which the hung thread believes it owns the job,
+        nor before its process has ended, which waits for the neighbours.
         """
         if not self.claim():
             return None
         self.handle.close()
         try:
-            left = (self.handle.lease_expires_at or self.ports.clock.now()) - self.ports.clock.now()
-            late = f"no end within {self.job_type.deadline.total_seconds():.0f} s"
+            now = self.ports.clock.now()
+            left = max(self.handle.lease_expires_at or now, process_ends_at) - now
+            late = f"no end within {self.job_type.deadline.total_seconds():.0f} s, or no progress within its lease"
             return self.fail(TransientFailure(late, code="deadline-exceeded", retry_after=max(left, timedelta())))
         except MoveRefused:
             return Outcome.LEASE_LOST
-        except StoreUnavailable:
+        except Exception as e:  # the process must end all the same
+            self.ports.log.event("fence-failed", level="error", job=self.job.job_id, type=self.job.type, error=e)
             return Outcome.UNAVAILABLE
 
     def complete(self, result: StoredFile | None) -> Outcome:
@@ -106,7 +109,9 @@ class Settlement:
         if not isinstance(for_, timedelta) or for_ < timedelta():
             wrong = f"the handler returned Defer({for_!r}); give a timedelta from 0"
             return self.fail(DeterministicFailure(wrong, code="result-invalid"))
-        return self._wait_or_cancel(DEFER, self.ports.clock.now() + for_, {"reason": str(reason)[:200]}, None, None)
+        now = self.ports.clock.now()
+        at = now + min(for_, max(self.job.deadline_at - now, timedelta()))  # past its deadline it would only expire
+        return self._wait_or_cancel(DEFER, at, {"reason": safe_text(reason)[:200]}, None, None)
 
     def continue_from(self, checkpoint: Mapping[str, Any]) -> Outcome:
         """The handler got as far as the checkpoint: the rest is another run's, at once, under a fresh doorbell."""
@@ -121,7 +126,7 @@ class Settlement:
 
     def cancel_itself(self, reason: str) -> Outcome:
         """The handler says its job is not wanted any more."""
-        request = {"who": f"handler of {self.job.type}", "why": str(reason)[:200]}
+        request = {"who": f"handler of {self.job.type}", "why": safe_text(reason)[:200] or "cancelled by its handler"}
         self._apply(REQUEST_OWN_CANCEL, {"cancel_request": request}, progress=False)
         return self.cancel()
 
@@ -202,6 +207,7 @@ class Settlement:
     def _apply(
         self, move: Transition, changes: dict[str, Any], *, progress: bool = True, checkpoint: Any = None
     ) -> Job:
+        changes = {name: as_stored(name, value) for name, value in changes.items()}
         latest = {"progress": self.handle.latest} if progress and self.handle.latest is not None else {}
         seen = self.lease.seen(checkpoint)
         try:

@@ -45,15 +45,15 @@ class Turns:
     def done(self) -> None:
         """The job of this place has ended."""
         with self._changed:
-            if self._alone_thread is not None:
+            if self._alone_thread == threading.get_ident():
                 self._alone_thread = None
             else:
                 self._beside -= 1
             self._changed.notify_all()
 
     def _wait(self, free: Callable[[], bool]) -> bool:
-        while not free():
-            if self._given_up():
-                return False
+        while not self._given_up():
+            if free():
+                return True
             self._changed.wait(0.1)
-        return True
+        return False

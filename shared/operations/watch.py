@@ -15,13 +15,23 @@ from shared.ports import Clock, Message
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """One handler at work. `fence`: shuts it out and records the attempt as failed; None if it ended first."""
+    """One handler at work.
+
+    lease_ends_at  asked anew each time: a handler that renews has a short lease and a long deadline
+    fence          shuts it out and records the attempt as failed, told when this process ends; None if it ended first
+    """
 
     message: Message
     deadline_at: datetime
-    fence: Callable[[], Outcome | None]
+    lease_ends_at: Callable[[], datetime]
+    fence: Callable[[datetime], Outcome | None]
     outcome: Outcome | None = None
     returned: bool = False
+
+    @property
+    def ends_at(self) -> datetime:
+        """Its deadline, or the end of a lease it no longer renews: then another worker may take its job."""
+        return min(self.deadline_at, self.lease_ends_at())
 
 
 @dataclass(slots=True)
@@ -46,16 +56,17 @@ class Watch:
     def seconds_to_next_deadline(self) -> float | None:
         """None when nothing runs; never negative."""
         with self._lock:
-            waits = [(one.deadline_at - self.clock.now()).total_seconds() for one in self._running]
+            waits = [(one.ends_at - self.clock.now()).total_seconds() for one in self._running]
         return max(min(waits), 0.0) if waits else None
 
     def fence_overdue(self) -> None:
         """Fence every handler past its deadline."""
         now = self.clock.now()
         with self._lock:
-            overdue = [one for one in self._running if one.deadline_at <= now]
+            overdue = [one for one in self._running if one.ends_at <= now]
+            process_ends_at = max([one.deadline_at for one in self._running if one not in overdue], default=now)
         for one in overdue:
-            one.outcome = one.fence()
+            one.outcome = one.fence(process_ends_at)
             self.end(one)
             if one.outcome is not None:
                 self.hung.append(one)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +16,7 @@ from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Effect, Job
 from shared.domain.outcome import Outcome
 from shared.domain.states import START_EFFECT, Seen, State
-from shared.errors import DeterministicFailure, MoveRefused, TransientFailure
+from shared.errors import DeterministicFailure, MoveRefused, StoreUnavailable, TransientFailure
 from shared.ports import JobStore, Message
 from tests.builders import NOW, a_job, a_message, a_running_job
 from tests.moves import seen_for
@@ -295,6 +297,52 @@ def test_a_start_whose_answer_was_lost_is_recognised_and_runs_the_effect_once(wo
         world.handler = lambda payload, run, amo=at_most_once: run.once("e", lambda: calls.append(1), at_most_once=amo)
         assert world.deliver(world.submitted(a_job())) is Outcome.COMPLETED
     assert calls == [1, 1]
+
+
+def test_a_start_that_was_never_answered_may_be_tried_again_in_the_same_run(world: World, store: JobStore) -> None:
+    plain_apply, lost, calls = store.apply, [], []
+
+    def unanswered(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
+        after = plain_apply(job_id, move, seen, **changes)
+        if move.name.startswith("start effect") and not lost:
+            lost.append(True)
+            raise StoreUnavailable("landed, its answer lost")
+        return after
+
+    store.apply = unanswered  # type: ignore[method-assign]
+
+    def handler(payload: Order, run: Any) -> None:
+        try:
+            run.once("charge", lambda: calls.append(1))
+        except StoreUnavailable:
+            run.once("charge", lambda: calls.append(1))
+
+    world.handler = handler
+    assert world.deliver(world.submitted(a_job())) is Outcome.COMPLETED
+    assert calls == [1]
+
+
+def test_threads_of_one_handler_begin_an_at_most_once_effect_once() -> None:
+    for _ in range(20):
+        world, calls = World(), []
+
+        def handler(payload: Order, run: Any, calls: list[int] = calls) -> None:
+            barrier = threading.Barrier(4)
+
+            def act() -> None:
+                barrier.wait()
+                with contextlib.suppress(DeterministicFailure):
+                    run.once("pay", lambda: calls.append(1) or time.sleep(0.01), at_most_once=True)
+
+            threads = [threading.Thread(target=act) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        world.handler = handler
+        world.deliver(world.submitted(a_job()))
+        assert calls == [1]
 
 
 def test_effects_are_kept_when_their_job_is_replayed(world: World) -> None:

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.retry import DEFAULT_POLICY, Die, Failure, FailureClass, Retry, RetryPolicy, WaitOut, judge
+from shared.domain.retry import (
+    DEFAULT_POLICY,
+    HERD_SPREAD,
+    Die,
+    Failure,
+    FailureClass,
+    Retry,
+    RetryPolicy,
+    WaitOut,
+    judge,
+)
 from shared.errors import DeclarationError
+from shared.jobs import Catalogue
 from tests.builders import NOW, a_running_job
 
 CLASSES = st.sampled_from(FailureClass)
@@ -37,6 +48,8 @@ def test_a_verdict_keeps_every_bound(failure, policy, jitter, attempts, left) ->
             if isinstance(verdict, Retry):
                 assert attempts < policy.max_attempts, "attempts are bounded"
                 assert at - NOW >= policy.delay(failure, attempts) / 2
+                longest = policy.delay(failure, attempts) + HERD_SPREAD
+                assert at - NOW <= max(longest, (failure.retry_after or timedelta()) + longest)
             else:
                 assert failure.failure_class is FailureClass.ENVIRONMENTAL
         case Die(final):
@@ -45,23 +58,30 @@ def test_a_verdict_keeps_every_bound(failure, policy, jitter, attempts, left) ->
 
 
 @given(JITTER)
-def test_the_default_schedule_is_spread_over_half_to_whole_of_each_delay(jitter: float) -> None:
+def test_the_default_schedule_is_spread_over_half_to_whole_of_each_delay_or_over_twelve_seconds(jitter: float) -> None:
     for attempts, seconds in ((1, 5), (2, 30), (3, 120), (4, 600), (5, 3600)):
         job = a_running_job(attempts=attempts)
         verdict = judge(Failure(FailureClass.TRANSIENT, "c", "m"), job, DEFAULT_POLICY, NOW, jitter)
         assert isinstance(verdict, Retry)
-        assert seconds / 2 <= (verdict.at - NOW).total_seconds() <= seconds
+        assert seconds / 2 <= (verdict.at - NOW).total_seconds() <= max(seconds, seconds / 2 + 12)
 
 
+EVERY_TYPE = {name: job_type.policy for name, job_type in Catalogue().all().items()} | {"default": DEFAULT_POLICY}
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+@pytest.mark.parametrize("policy", EVERY_TYPE.values(), ids=EVERY_TYPE)
 @pytest.mark.parametrize("retry_after", [None, timedelta(seconds=30)])
-def test_a_herd_of_40_000_does_not_come_back_in_one_second(retry_after: timedelta | None) -> None:
-    """All fail in the same second, on their third attempt; a server may have told them all the same Retry-After."""
+def test_a_herd_of_40_000_does_not_come_back_in_one_second(
+    retry_after: timedelta | None, policy: RetryPolicy, attempts: int
+) -> None:
+    """All fail in the same second; a server may have told them all the same Retry-After."""
     dice, herd = random.Random(7), 40_000
-    job = a_running_job(attempts=3)
+    job = a_running_job(attempts=attempts)
     failure = Failure(FailureClass.TRANSIENT, "http-503", "m", retry_after)
     seconds: Counter[int] = Counter()
     for _ in range(herd):
-        verdict = judge(failure, job, DEFAULT_POLICY, NOW, dice.random())
+        verdict = judge(failure, job, policy, NOW, dice.random())
         assert isinstance(verdict, Retry)
         assert verdict.at - NOW >= (retry_after or timedelta())
         seconds[int((verdict.at - NOW).total_seconds())] += 1
@@ -96,6 +116,8 @@ def test_exponential_waits_1_s_2_s_4_s_up_to_the_longest() -> None:
     assert [delay.total_seconds() for delay in policy.delays] == [0, 1, 2, 4, 8, 10]
     assert policy.max_attempts == 6
     assert RetryPolicy.exponential(timedelta(seconds=1), 1).delays == (timedelta(),)
+    steep = RetryPolicy.exponential(timedelta(seconds=2), 25, factor=5.0)
+    assert steep.delays[-1] == timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +129,7 @@ def test_exponential_waits_1_s_2_s_4_s_up_to_the_longest() -> None:
         ({"delays": (timedelta(),) * 51}, "more than 50"),
         ({"delays": (timedelta(),), "environmental": (timedelta(), timedelta(hours=1))}, "environmental"),
         ({"delays": (timedelta(),), "environmental": (timedelta(hours=2), timedelta(hours=1))}, "environmental"),
+        ({"delays": (timedelta(),), "spread": timedelta(seconds=-1)}, "spread"),
         ({"delays": (timedelta(),), "by_code": {"x": ()}}, "'x' are empty"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +17,8 @@ from shared.domain.retry import RetryPolicy
 from shared.domain.run import Cancel, Continue
 from shared.domain.states import REQUEST_CANCEL, Seen, State
 from shared.errors import LeaseLost
-from tests.builders import a_job, a_message
+from shared.operations.watch import Running, Watch
+from tests.builders import NOW, TestClock, a_job, a_message
 from tests.world import LEASE, Order, World, refuse_to_run
 
 SHORT = timedelta(milliseconds=300)
@@ -127,6 +129,70 @@ def test_a_batch_of_ten_whose_sixth_overruns_runs_the_first_five_once_and_return
     assert [world.found(m).attempts for m in messages] == [1] * 6 + [0] * 4
 
 
+def test_a_hung_handler_of_a_renewing_type_is_fenced_when_its_lease_ends(released: threading.Event) -> None:
+    """Its deadline may be minutes away, but from the lease's end on another worker may take its job."""
+    world = World(clock=SystemClock(), deadline=timedelta(minutes=10), lease=SHORT)
+    world.handler = lambda payload, run: released.wait(30) and None
+    message = world.submitted(a_fresh_job())
+    assert world.run_batch(message) == [message.message_id]
+    assert world.ends == ["ended"]
+    assert (world.found(message).state, world.found(message).error_code) == (State.RETRYING, "deadline-exceeded")
+
+
+def test_the_retry_of_a_hung_job_waits_until_its_process_has_ended(released: threading.Event) -> None:
+    """The process ends after the neighbours, so not before the last of their deadlines may the job start elsewhere."""
+    watch = Watch(TestClock())
+    told: list[Any] = []
+    message = a_message(a_job())
+    for seconds in (0, 60, 30):
+        at = NOW + timedelta(seconds=seconds)
+        watch.start(Running(message, at, lambda at=at: at, lambda ends_at: told.append(ends_at)))
+    watch.fence_overdue()
+    assert told == [NOW + timedelta(seconds=60)]
+    assert watch.seconds_to_next_deadline() == 30
+
+
+@pytest.mark.parametrize("broken", ["fence", "meter"])
+def test_the_process_ends_although_the_fence_or_the_meter_fails(released: threading.Event, broken: str) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT)
+    plain_apply = world.store.apply
+
+    def refuse(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
+        if move.target is State.RETRYING:
+            raise PermissionError("AccessDenied")
+        return plain_apply(job_id, move, seen, **changes)
+
+    def cannot_emit(*_: object) -> None:
+        raise OSError("no standard output")
+
+    if broken == "fence":
+        world.store.apply = refuse  # type: ignore[method-assign]
+    else:
+        world.meter.emit = cannot_emit  # type: ignore[method-assign]
+    world.handler = lambda payload, run: released.wait(30) and None if run.tenant == "hangs" else None
+    hangs, fine = world.submitted(a_fresh_job(tenant="hangs")), world.submitted(a_fresh_job())
+    assert world.run_batch(hangs, fine) == [hangs.message_id]
+    assert (world.ends, world.mailbox.acknowledged) == (["ended"], [fine.message_id])
+
+
+def test_in_another_group_nothing_starts_beside_a_hung_handler(released: threading.Event) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT, queue="webhooks.partner-a")
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "hangs":
+            released.wait(30)
+        else:
+            time.sleep(0.5)  # shorter than its own fence would be late, longer than the other's deadline
+
+    world.handler = handler
+    world.deadline = SHORT
+    lane = {"queue": "webhooks.partner-a"}
+    hangs = replace(world.submitted(a_fresh_job(tenant="hangs", **lane)), group="1")
+    behind = replace(world.submitted(a_fresh_job(tenant="hangs", **lane)), group="1")
+    assert world.run_batch(hangs, behind) == [hangs.message_id, behind.message_id]
+    assert world.found(behind).attempts == 0
+
+
 # ---- draining -------------------------------------------------------------------------------------------------------
 
 
@@ -148,12 +214,15 @@ def test_what_is_released_is_not_also_run_in_that_invocation() -> None:
 
 def test_a_handler_sees_how_much_time_it_has() -> None:
     left = []
-    world = World(handler=lambda payload, run: left.append(run.time_left), time_left=timedelta(seconds=66))
-    world.deadline = timedelta(seconds=60)
+
+    def handler(payload: Order, run: Any) -> None:
+        left.append(run.time_left)
+        world.clock.forward(timedelta(seconds=20))
+        left.append(run.time_left)
+
+    world = World(handler=handler, deadline=timedelta(seconds=60))
     world.deliver(world.submitted(a_job()))
-    world.deadline = timedelta(minutes=10)
-    world.deliver(world.submitted(a_job()))
-    assert left == [timedelta(seconds=60), timedelta(seconds=61)], "the deadline, or what the invocation leaves"
+    assert left == [timedelta(seconds=60), timedelta(seconds=40)]
 
 
 # ---- continue -------------------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def test_an_export_of_5_000_pages_runs_over_several_runs_and_resumes_where_it_wa
     reached = []
     while isinstance(ending := export_invoices(PAYLOAD, run), Continue):
         run.checkpoint = dict(ending.checkpoint)
-        reached.append(run.checkpoint["pages"])
+        reached.append(run.checkpoint["ends"][-1])
     assert reached == [1_000, 2_000, 3_000, 4_000]
     assert [done for done, _, _ in run.reports] == list(range(1, 5_001)), "no page is drawn twice, none left out"
     reader = PdfReader(io.BytesIO(run.files.read(TARGET)))
@@ -204,14 +204,36 @@ def test_a_run_that_died_in_the_middle_repeats_its_part_and_the_document_is_the_
     assert documents[0] == documents[1]
 
 
-def test_invoices_that_change_between_two_runs_are_refused_instead_of_mixed() -> None:
+def test_invoices_that_change_between_two_runs_begin_anew_instead_of_mixing_two_states() -> None:
     run = RecordedRun()
     run.files.write(SOURCE, write_month(rows=1_500), "text/csv")
     ending = export_invoices(PAYLOAD, run)
     assert isinstance(ending, Continue)
     run.checkpoint = dict(ending.checkpoint)
-    run.files.write(SOURCE, write_month(rows=1_501), "text/csv")
-    with pytest.raises(DeterministicFailure, match="changed while they were exported"):
+    run.files.write(SOURCE, write_month(rows=30, seed=7), "text/csv")
+    assert isinstance(export_invoices(PAYLOAD, run), StoredFile)
+    assert len(PdfReader(io.BytesIO(run.files.read(TARGET))).pages) == 30
+
+
+def test_no_page_is_missing_when_a_deployment_changes_how_many_a_run_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RecordedRun()
+    run.files.write(SOURCE, write_month(rows=25), "text/csv")
+    for pages_per_run in (10, 7, 20):
+        monkeypatch.setattr("shared.jobs.invoice_export.PAGES_PER_RUN", pages_per_run)
+        ending = export_invoices(PAYLOAD, run)
+        if isinstance(ending, Continue):
+            run.checkpoint = dict(ending.checkpoint)
+    assert len(PdfReader(io.BytesIO(run.files.read(TARGET))).pages) == 25
+
+
+def test_a_part_of_another_length_is_refused_rather_than_a_document_with_pages_missing() -> None:
+    run = RecordedRun()
+    run.files.write(SOURCE, write_month(rows=1_010), "text/csv")
+    ending = export_invoices(PAYLOAD, run)
+    assert isinstance(ending, Continue)
+    run.checkpoint = dict(ending.checkpoint)
+    run.files.write(f"work/{run.job_id}/pages-001000.pdf", exported(write_month(rows=3)), "application/pdf")
+    with pytest.raises(DeterministicFailure, match="have 13 pages, the month has 1010"):
         export_invoices(PAYLOAD, run)
 
 

@@ -11,8 +11,9 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Defer
 from shared.domain.states import CANCEL, State
-from shared.errors import TransientFailure
-from shared.operations.promote import PAGE
+from shared.errors import EnvironmentalFailure, PromotionFailed, TransientFailure
+from shared.operations.submit import MAX_AGE
+from shared.queues import QUEUES
 from tests.builders import NOW, a_job, a_message
 from tests.moves import changes_for, seen_for
 from tests.world import SECOND, World, raising, refuse_to_run
@@ -22,7 +23,7 @@ MINUTE = timedelta(minutes=1)
 
 def waiting(seconds: int, **fields: object) -> World:
     """A handler that fails, on a policy whose one wait is this long."""
-    policy = RetryPolicy((timedelta(), timedelta(seconds=seconds)))
+    policy = RetryPolicy((timedelta(), timedelta(seconds=seconds)), spread=timedelta())
     return World(handler=raising(TransientFailure("x")), policy=policy, **fields)  # type: ignore[arg-type]
 
 
@@ -137,15 +138,70 @@ def test_a_fifo_job_is_promoted_when_due_and_never_before() -> None:
     assert world.promote(3 * MINUTE) == 1
 
 
-def test_more_than_a_page_of_due_jobs_is_promoted_in_one_tick_behind_fifo_jobs_that_wait() -> None:
+def test_a_standard_job_behind_a_hundred_fifo_jobs_that_wait_is_promoted_in_time() -> None:
     world = World()
-    for n in range(PAGE + 5):
-        lane = {"queue": "webhooks.partner-a"} if n < 3 else {}
+    for n in range(105):
+        lane = {"queue": "webhooks.partner-a"} if n < 100 else {}
         soon = NOW + (n + 1) * SECOND
         world.store.submit(
             a_job(state=State.SCHEDULED, due_key="due#3", due_at=soon, dispatch=0, outbox=None, **lane), NOW
         )
-    assert world.promote(3 * MINUTE) == PAGE + 2
+    assert world.promote(3 * MINUTE) == 5
+
+
+def test_a_record_nobody_can_read_keeps_none_behind_it_waiting_and_is_heard_of() -> None:
+    world = World()
+    jobs = [
+        a_job(state=State.SCHEDULED, due_key="due#3", due_at=NOW - n * SECOND, dispatch=0, outbox=None)
+        for n in range(3)
+    ]
+    for job in jobs:
+        world.store.submit(job, NOW)
+    plain_get = world.store.get
+
+    def unreadable(job_id: str):  # type: ignore[no-untyped-def]
+        if job_id == jobs[2].job_id:
+            raise ValueError("attribute 'state' is no State: 'archived'")
+        return plain_get(job_id)
+
+    world.store.get = unreadable  # type: ignore[method-assign]
+    with pytest.raises(PromotionFailed, match=r"2 promoted, 1 not: .*archived"):
+        world.promote()
+    assert [plain_get(job.job_id).state for job in jobs[:2]] == [State.QUEUED] * 2  # type: ignore[union-attr]
+
+
+def test_a_fifo_job_waits_no_longer_than_its_queue_keeps_messages() -> None:
+    for queue in QUEUES.values():
+        longest = MAX_AGE if queue.fifo else timedelta(minutes=1)
+        assert queue.message_retention >= longest
+
+
+def test_an_outage_met_after_a_replay_is_looked_at_soon_again() -> None:
+    world = World(handler=raising(EnvironmentalFailure("quota")))
+    long_ago = NOW - timedelta(days=3)
+    dead = a_job(state=State.DEAD, dispatch=2, attempts=1, first_error_at=long_ago, dead_at=NOW, outbox=None)
+    world.store.submit(dead, NOW)
+    assert world.deliver(a_message(dead, dead_letter_mark=True)) is Outcome.REPLAYED
+    message = a_message(world.found(a_message(dead)))
+    world.deliver(message)
+    assert world.found(message).next_attempt_at == NOW + 5 * MINUTE
+
+
+def test_a_job_of_a_type_nobody_knows_expires_with_its_deadline_instead_of_being_deferred_for_ever() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job(type="unheard-of"))
+    assert world.deliver(message) is Outcome.DEFERRED
+    world.clock.forward(timedelta(days=10))
+    assert world.deliver(message) is Outcome.EXPIRED
+
+
+def test_a_defer_beyond_the_deadline_ends_with_the_deadline() -> None:
+    world = World(handler=lambda payload, run: Defer(timedelta.max))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.DEFERRED_IN_DUE
+    assert world.found(message).next_attempt_at == world.found(message).deadline_at
+    fresh = world.when_due(message)
+    assert world.deliver(fresh) is Outcome.EXPIRED
 
 
 def test_a_job_cancelled_between_the_promoters_read_and_write_stays_cancelled() -> None:

@@ -12,7 +12,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.states import PARK, REPLAY, REQUEUE, State
 from shared.domain.waits import RECEIVE_LIMIT
-from shared.errors import MoveRefused, TransientFailure
+from shared.errors import MoveRefused, StoreUnavailable, TransientFailure
 from shared.queues import MAX_RECEIVE_COUNT
 from tests.builders import a_job, a_message, a_running_job
 from tests.moves import changes_for, seen_for
@@ -65,7 +65,7 @@ def test_a_warm_environment_runs_its_second_batch_after_a_first_that_failed() ->
 @pytest.mark.parametrize("attempts", [2, 8, 50])
 def test_sqs_never_moves_a_message_before_the_policy_of_its_type_is_used_up(attempts: int) -> None:
     """Types of any number of attempts share a queue, whose receive count knows nothing of them."""
-    policy = RetryPolicy((timedelta(), *[timedelta(seconds=1)] * (attempts - 1)))
+    policy = RetryPolicy((timedelta(), *[timedelta(seconds=1)] * (attempts - 1)), spread=timedelta())
     world = World(handler=raising(TransientFailure("x")), policy=policy)
     message, receives, most = world.submitted(a_job(max_attempts=attempts)), 1, 1
     while world.deliver(replace(message, receives=receives)) is not Outcome.DEAD:
@@ -103,6 +103,38 @@ def test_fifty_workers_on_one_lapsed_lease_make_one_run() -> None:
     world.run_batch(*[replace(message, message_id=f"copy-{n}") for n in range(50)])
     assert len(ran) == 1
     assert (world.found(message).run, world.found(message).attempts) == (2, 2)
+
+
+def test_a_doorbell_that_sqs_moved_away_and_an_operator_redrove_runs_its_job() -> None:
+    """StartMessageMoveTask gives it a new message id and a receive count from one; body and dispatch stay."""
+    world = World()
+    message = world.submitted(a_job())
+    assert world.deliver(replace(message, message_id="redriven", receives=1)) is Outcome.COMPLETED
+    assert world.deliver(message) is Outcome.STALE
+
+
+def test_nothing_is_acknowledged_before_its_record_is_written() -> None:
+    ran: list[str] = []
+    world = World(handler=lambda payload, run: ran.append(run.job_id))
+    message = world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def table_goes_away(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
+        if move.target is State.COMPLETED:
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = table_goes_away  # type: ignore[method-assign]
+    assert world.run_batch(message) == [message.message_id], "the effect took place, the record did not"
+    assert (len(ran), world.mailbox.acknowledged) == (1, [])
+
+
+def test_the_rightful_holder_completes_after_its_lease_if_nobody_took_the_job_over() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    world.handler = lambda payload, run: world.clock.forward(LEASE + 20 * SECOND)
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert (world.found(message).run, world.found(message).stalls) == (1, 0)
 
 
 def test_an_expired_job_is_visible_with_its_reason_and_never_silently_gone() -> None:

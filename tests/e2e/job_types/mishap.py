@@ -23,7 +23,7 @@ class Mishap(Payload):
 
 
 @job_type(
-    "mishap", queue="emails.bulk", deadline=3 * SECOND, policy=RetryPolicy((0 * SECOND, 2 * SECOND, 130 * SECOND))
+    "mishap", queue="emails.bulk", deadline=3 * SECOND, policy=RetryPolicy((0 * SECOND, 2 * SECOND), spread=SECOND)
 )
 def mishap(payload: Mishap, run: Run) -> Defer | Continue | Cancel | None:
     """Each failing way fails on its first attempt only, so that its job shows both."""
@@ -34,8 +34,8 @@ def mishap(payload: Mishap, run: Run) -> Defer | Continue | Cancel | None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "busy" if run.attempt == 1:
             raise TransientFailure("the partner is busy", code="busy")
-        case "busy-long" if run.attempt < 3:
-            raise TransientFailure("the partner is still busy", code="busy")
+        case "busy-long" if run.attempt == 1:
+            raise TransientFailure("the partner asks for a minute", code="busy", retry_after=61)
         case "off":
             raise EnvironmentalFailure("the quota of today is used up", code="quota")
         case "broken":

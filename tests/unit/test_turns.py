@@ -1,0 +1,149 @@
+"""Turns: side by side, or a suspect alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from shared.domain.outcome import Outcome
+from shared.domain.states import RECLAIM, Seen, State
+from shared.domain.waits import RECEIVE_LIMIT
+from shared.errors import StoreUnavailable
+from shared.operations.run import run_batch
+from shared.operations.turns import Turns
+from tests.builders import a_job, a_message, a_running_job
+from tests.world import LEASE, SECOND, Order, World
+
+FOREVER = 10.0
+
+
+class Job(threading.Thread):
+    """A job that takes its turn in a thread of its own and keeps it until told."""
+
+    def __init__(self, turns: Turns, alone: bool) -> None:
+        super().__init__(daemon=True)
+        self.turns, self.wants_alone = turns, alone
+        self.got: bool | None = None
+        self.ended, self.may_go_alone = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        assert self.turns.beside()
+        self.may_go_alone.wait(FOREVER)
+        self.got = self.turns.alone() if self.wants_alone else True
+        if self.got:
+            self.ended.wait(FOREVER)
+        self.turns.done()
+
+    def settled(self) -> bool | None:
+        time.sleep(0.05)
+        return self.got
+
+
+def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None:
+    turns = Turns(lambda: False)
+    beside, first, second = Job(turns, alone=False), Job(turns, alone=True), Job(turns, alone=True)
+    for job in (beside, first, second):
+        job.start()
+    for job in (beside, first, second):
+        job.may_go_alone.set()
+        job.settled()
+    assert (first.got, second.got) == (None, None)
+    beside.ended.set()
+    assert sorted([first.settled(), second.settled()], key=str) == [None, True]
+    (first if first.got else second).ended.set()
+    time.sleep(0.1)
+    assert (first.got, second.got) == (True, True)
+    first.ended.set()
+    second.ended.set()
+
+
+def test_a_waiter_that_gives_up_frees_nobodys_turn_but_its_own() -> None:
+    hung: list[bool] = []
+    turns = Turns(lambda: bool(hung))
+    suspect, waiter = Job(turns, alone=True), Job(turns, alone=True)
+    suspect.start()
+    waiter.start()
+    suspect.may_go_alone.set()
+    assert suspect.settled() is None, "the other still has its place"
+    waiter.may_go_alone.set()
+    assert sorted([suspect.settled(), waiter.settled()], key=str) == [None, True]
+    hung.append(True)
+    time.sleep(0.3)
+    assert turns.beside() is False, "a place beside a hung suspect"
+    (suspect if suspect.got else waiter).ended.set()
+
+
+def test_a_suspect_that_finds_no_room_is_hidden_a_while_and_in_the_end_gets_a_fresh_doorbell() -> None:
+    """Else a lane whose neighbours leave no time would use its receives up, and SQS would move it away unrun."""
+    world = World(time_left=timedelta(minutes=10, seconds=30))
+
+    def long_neighbour(payload: Order, run: Any) -> None:
+        if run.tenant != "suspect":
+            time.sleep(0.1)
+            world.time_left = timedelta(seconds=30)
+
+    world.handler = long_neighbour
+    suspect = world.submitted(a_running_job(tenant="suspect"))
+    world.clock.forward(LEASE + 4 * SECOND)
+    receives = 0
+    while (job := world.found(suspect)).state is State.RUNNING and job.run == 1:
+        receives += 1
+        world.time_left = timedelta(minutes=10, seconds=30)
+        kept = world.run_batch(world.submitted(a_job()), replace(suspect, receives=receives))
+        if suspect.message_id in kept:
+            assert world.mailbox.hidden[suspect.message_id] == 30 * SECOND
+    assert receives <= RECEIVE_LIMIT + 1
+    if job.state is State.QUEUED:
+        assert (job.dispatch, job.outbox, job.stalls) == (2, "open", 1)
+        world.time_left = timedelta(minutes=10, seconds=30)
+        assert world.deliver(a_message(job)) is Outcome.COMPLETED
+
+
+def test_a_suspect_needs_no_more_time_than_its_lease() -> None:
+    lefts: list[timedelta] = []
+    world = World(handler=lambda payload, run: lefts.append(run.time_left), deadline=timedelta(minutes=10))
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 4 * SECOND)
+    left = [timedelta(minutes=14), timedelta(minutes=14), timedelta(seconds=36)]
+    ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
+    assert run_batch([message], ports) == []
+    assert world.found(message).state is State.COMPLETED
+    assert lefts == [timedelta(seconds=31)], "what the invocation leaves, less than its deadline"
+
+
+def test_time_is_asked_again_after_the_wait_for_a_turn() -> None:
+    lefts: list[timedelta] = []
+    world = World(deadline=timedelta(minutes=10), time_left=timedelta(minutes=11))
+
+    def handler(payload: Order, run: Any) -> None:
+        lefts.append(run.time_left)
+        time.sleep(0.1)
+        world.time_left = timedelta(seconds=4)
+
+    world.handler = handler
+    messages = [world.submitted(a_running_job()) for _ in range(3)]
+    world.clock.forward(LEASE + 4 * SECOND)
+    kept = world.run_batch(*messages)
+    assert len(kept) == 2
+    assert lefts == [timedelta(minutes=10)]
+
+
+def test_a_takeover_whose_answer_never_came_is_found_by_its_token_and_is_no_second_stall() -> None:
+    world, lost = World(), []
+    message = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 4 * SECOND)
+    plain_apply = world.store.apply
+
+    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
+        after = plain_apply(job_id, move, seen, **changes)
+        if move is RECLAIM and not lost:
+            lost.append(True)
+            raise StoreUnavailable("timed out after it landed")
+        return after
+
+    world.store.apply = answer_lost  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert (world.found(message).run, world.found(message).stalls) == (2, 1)
