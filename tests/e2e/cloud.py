@@ -58,7 +58,7 @@ class Cloud:
         """Place a month of acme-eu's invoices."""
         self.s3.put_object(Bucket=self.up.outputs["Bucket"], Key=f"invoices/acme-eu/{month}.csv", Body=csv)
 
-    def wait(self, job_id: str, seconds: float = 30.0) -> Any:
+    def wait(self, job_id: str, seconds: float = 60.0) -> Any:
         """What GET /jobs/{id} says once the job has ended."""
         deadline = time.monotonic() + seconds
         while (shown := self.ask("GET", f"/jobs/{job_id}").json)["status"] not in FINAL:

@@ -34,24 +34,24 @@ def test_a_handler_that_sleeps_for_ever_stops_neither_its_neighbours_nor_itself_
 ) -> None:
     neighbours = [cloud.submit("/jobs", {"type": "mishap", "payload": {"how": "nothing"}}) for _ in range(6)]
     for neighbour in neighbours:
-        assert cloud.wait(neighbour, seconds=40)["status"] == State.COMPLETED
-    view = shown(cloud, mishaps["hangs"], lambda v: "error" in v, 40)
+        assert cloud.wait(neighbour, seconds=80)["status"] == State.COMPLETED
+    view = shown(cloud, mishaps["hangs"], lambda v: "error" in v, 80)
     assert (view["error"]["class"], view["error"]["code"]) == (FailureClass.TRANSIENT, "deadline-exceeded")
-    ended = cloud.wait(mishaps["hangs"], seconds=60)
+    ended = cloud.wait(mishaps["hangs"], seconds=90)
     assert (ended["status"], ended["attempts"]) == (State.COMPLETED, 2)
 
 
 def test_a_transient_failure_shows_its_code_and_completes_with_its_second_attempt(
     cloud: Cloud, mishaps: dict[str, str]
 ) -> None:
-    ended = cloud.wait(mishaps["busy"], seconds=60)
+    ended = cloud.wait(mishaps["busy"], seconds=90)
     assert (ended["status"], ended["attempts"], ended["error"]["code"]) == (State.COMPLETED, 2, "busy")
 
 
 def test_an_environmental_failure_shows_when_it_is_looked_at_again_and_has_spent_no_attempt(
     cloud: Cloud, mishaps: dict[str, str]
 ) -> None:
-    view = shown(cloud, mishaps["off"], lambda v: v["status"] == State.RETRYING, 40)
+    view = shown(cloud, mishaps["off"], lambda v: v["status"] == State.RETRYING, 80)
     assert (view["error"]["class"], view["error"]["code"], view["attempts"]) == (FailureClass.ENVIRONMENTAL, "quota", 0)
     assert view["nextAttemptAt"] > view["error"]["lastAt"]
     assert "quota of today" in view["reason"]
@@ -61,13 +61,13 @@ def test_an_environmental_failure_shows_when_it_is_looked_at_again_and_has_spent
 def test_a_deterministic_failure_is_dead_after_one_attempt_and_says_why(
     cloud: Cloud, mishaps: dict[str, str], how: str, code: str
 ) -> None:
-    ended = cloud.wait(mishaps[how], seconds=40)
+    ended = cloud.wait(mishaps[how], seconds=80)
     assert (ended["status"], ended["attempts"]) == (State.DEAD, 1)
     assert (ended["error"]["class"], ended["error"]["code"]) == (FailureClass.DETERMINISTIC, code)
 
 
 def test_a_handler_may_wait_go_on_or_stop_by_name(cloud: Cloud, mishaps: dict[str, str]) -> None:
-    waited, went_on, stopped = (cloud.wait(mishaps[how], seconds=60) for how in ("waits", "goes-on", "stops"))
+    waited, went_on, stopped = (cloud.wait(mishaps[how], seconds=90) for how in ("waits", "goes-on", "stops"))
     assert (waited["status"], waited["attempts"]) == (State.COMPLETED, 1)
     assert (went_on["status"], went_on["attempts"], cloud.record(mishaps["goes-on"]).run) == (State.COMPLETED, 1, 3)
     assert (stopped["status"], stopped["reason"]) == (State.CANCELLED, "paid meanwhile")
@@ -77,7 +77,7 @@ def test_a_handler_that_kills_its_worker_every_time_is_dead_as_stalled_and_its_n
     cloud: Cloud, mishaps: dict[str, str]
 ) -> None:
     for job_id in (mishaps[how] for how in ("busy", "broken", "bug", "goes-on", "stops")):
-        cloud.wait(job_id, seconds=60)  # the crash shall be nobody's but these jobs'
+        cloud.wait(job_id, seconds=90)  # the crash shall be nobody's but these jobs'
     together = [
         cloud.submit("/jobs", {"type": "mishap", "payload": {"how": how}}) for how in ("dies", *["nothing"] * 5)
     ]

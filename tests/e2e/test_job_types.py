@@ -104,7 +104,7 @@ def outcome(cloud: Cloud, job_id: str, effect: str) -> Any:
 
 def dead_at_once(cloud: Cloud, job_id: str, code: str) -> Any:
     """The view of a job whose first attempt found that no other will help."""
-    ended = cloud.wait(job_id, seconds=60)
+    ended = cloud.wait(job_id, seconds=90)
     assert (ended["status"], ended["attempts"]) == (State.DEAD, 1), ended
     assert (ended["error"]["class"], ended["error"]["code"]) == (FailureClass.DETERMINISTIC, code)
     return ended
@@ -116,7 +116,7 @@ def dead_at_once(cloud: Cloud, job_id: str, code: str) -> Any:
 def test_a_mail_asked_for_twice_under_one_key_arrives_once_and_its_job_keeps_the_message_id(
     cloud: Cloud, jobs: dict[str, str]
 ) -> None:
-    ended = cloud.wait(jobs["mail"], seconds=60)
+    ended = cloud.wait(jobs["mail"], seconds=90)
     late = post(cloud, "send-email", MAIL, MAIL_KEY)
 
     assert (ended["status"], ended["attempts"]) == (State.COMPLETED, 1)
@@ -140,7 +140,7 @@ def test_a_sender_that_ses_does_not_know_is_dead_at_once_in_the_words_of_ses(
 
 
 def test_a_jpeg_comes_back_as_a_webp_that_fits_its_box_and_keeps_its_shape(cloud: Cloud, jobs: dict[str, str]) -> None:
-    assert cloud.wait(jobs["thumbnail"], seconds=60)["status"] == State.COMPLETED
+    assert cloud.wait(jobs["thumbnail"], seconds=90)["status"] == State.COMPLETED
 
     result = result_of(cloud, jobs["thumbnail"])
 

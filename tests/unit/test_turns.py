@@ -38,7 +38,7 @@ class Job(threading.Thread):
         self.turns.done()
 
     def settled(self) -> bool | None:
-        time.sleep(0.05)
+        time.sleep(0.15)
         return self.got
 
 
