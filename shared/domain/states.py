@@ -12,7 +12,7 @@ ring = dispatch + 1, outbox open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
@@ -542,5 +542,3 @@ MARK = Transition(
 """The relay's mark moves no job. Its condition keeps a late mark from reviving a record that TTL removed."""
 
 TABLE: tuple[Transition, ...] = tuple(row for row in tuple(globals().values()) if isinstance(row, Transition))
-
-SEEN_NAMES = frozenset(f.name for f in fields(Seen)) | {"lapse_limit"}

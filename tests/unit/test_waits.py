@@ -127,6 +127,20 @@ def test_the_promoter_looks_ahead_on_standard_lanes_and_the_relay_gets_the_rest_
     assert world.found(message).available_at == NOW + 10 * MINUTE
 
 
+def test_a_retry_that_was_promoted_ahead_of_its_time_still_says_when_it_starts() -> None:
+    world = waiting(600)
+    message = world.submitted(a_job())
+    world.deliver(message)
+    world.clock.forward(8 * MINUTE)
+    world.promote(3 * MINUTE)
+    promoted = world.found(message)
+    assert (promoted.state, promoted.next_attempt_at) == (State.QUEUED, NOW + 10 * MINUTE)
+    world.clock.forward(2 * MINUTE)
+    world.handler = lambda payload, run: None
+    assert world.deliver(a_message(promoted)) is Outcome.COMPLETED
+    assert world.found(message).next_attempt_at is None
+
+
 def test_a_fifo_job_is_promoted_when_due_and_never_before() -> None:
     world = World(queue="webhooks.partner-a")
     job = a_job(
