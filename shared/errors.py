@@ -12,6 +12,7 @@ HoldfastError
 ├── MoveRefused             the record was not as the move needs it; carries the record that was found
 │   └── LeaseLost           the move was a worker's, and another holder has the job now
 ├── AlreadySubmitted        the job id exists; carries the record that was found
+├── PayloadMissing          the stored payload of a job is gone, so it cannot be sent round again
 ├── RingRefused             a doorbell that its queue did not take
 ├── PromotionFailed         due jobs that could not be made queued; the next tick tries again
 └── JobFailure              a handler says how its attempt failed
@@ -104,6 +105,14 @@ class AlreadySubmitted(HoldfastError):
     def __init__(self, found: Job) -> None:
         super().__init__(f"{found.job_id} was already submitted, now {found.state}")
         self.found = found
+
+
+class PayloadMissing(HoldfastError):
+    """The job's stored payload is gone (its time to live passed): submit the work anew as another job."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the stored payload of {job_id} is gone; submit its work again as a new job")
+        self.job_id = job_id
 
 
 class RingRefused(HoldfastError):

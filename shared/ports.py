@@ -60,7 +60,9 @@ class JobStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context); `dead_letter` marks it."""
+    """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context); `dead_letter` marks it;
+    `suspect`: the job's last worker vanished, so the next one runs it alone.
+    """
 
     job_id: str
     dispatch: int
@@ -70,6 +72,7 @@ class Ring:
     rung_at: datetime | None = None
     delay: timedelta = timedelta()
     dead_letter: bool = False
+    suspect: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,6 +103,7 @@ class Message:
 
     receives          how often SQS has delivered it, this time included
     dead_letter_mark  it is (or was redriven from) a DLQ copy the relay sent
+    suspect           its job's last worker vanished
     """
 
     message_id: str
@@ -112,6 +116,7 @@ class Message:
     group: str | None
     receives: int
     dead_letter_mark: bool = False
+    suspect: bool = False
 
 
 class Mailbox(Protocol):
@@ -127,6 +132,18 @@ class Mailbox(Protocol):
 
     def set_aside(self, message: Message, why: str) -> None:
         """A copy of a message that belongs to no job, to the DLQ. Raises RingRefused."""
+
+
+class DeadLetters(Protocol):
+    """The sweeper's side of the lanes' DLQs."""
+
+    def receive(self, queue: Queue) -> Sequence[Message]:
+        """At most 10 messages, hidden from every other look for some minutes; none when the DLQ is empty, or all its
+        messages are hidden. Raises RingRefused.
+        """
+
+    def delete(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """Delete these. Best effort: what stays is found again."""
 
 
 @dataclass(frozen=True, slots=True)

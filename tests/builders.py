@@ -159,3 +159,23 @@ class MemoryDoorbell:
 
     def park(self, record: Mapping[str, Any], why: str) -> None:
         self.parked.append((record, why))
+
+
+@dataclass
+class MemoryDeadLetters:
+    """A DLQ as a list; a look shows each message once, ten at a time, until `next_look`."""
+
+    standing: list[Message] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+
+    def receive(self, queue: Queue) -> Sequence[Message]:
+        unseen = [message for message in self.standing if message.message_id not in self.shown][:10]
+        self.shown |= {message.message_id for message in unseen}
+        return unseen
+
+    def delete(self, queue: Queue, messages: Sequence[Message]) -> None:
+        gone = {message.message_id for message in messages}
+        self.standing = [message for message in self.standing if message.message_id not in gone]
+
+    def next_look(self) -> None:
+        self.shown.clear()

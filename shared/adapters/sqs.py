@@ -18,6 +18,9 @@ from shared.queues import Queue
 LONGEST_HIDE = timedelta(hours=12) - timedelta(minutes=16)
 """SQS counts 12 hours from the receive, which may lie a whole invocation back, and refuses more instead of clamping."""
 
+LOOKED_AT = timedelta(minutes=5)
+"""A sweep's look at a DLQ message hides it this long, so that each message is seen once per look."""
+
 HOPELESS = frozenset(
     {
         "InvalidMessageContents",
@@ -126,14 +129,53 @@ class SqsMailbox:
             self._log.event(said, level="warning", why=why)
 
 
+class SqsDeadLetters:
+    """DeadLetters on SQS: the DLQ of every lane under one stage's prefix."""
+
+    def __init__(self, client: Any, prefix: str, log: Log) -> None:
+        self._client, self._prefix, self._log = client, prefix, log
+        self._urls = QueueUrls(client)
+
+    def receive(self, queue: Queue) -> Sequence[Message]:
+        """See DeadLetters. Short polling asks some of SQS's servers only, and may miss what is there."""
+        url = self._urls.of(queue.dead_letter_name(self._prefix))
+        answer = _or_refused(
+            lambda: self._client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=10,
+                WaitTimeSeconds=1,
+                VisibilityTimeout=_seconds(LOOKED_AT),
+                MessageSystemAttributeNames=["All"],
+            )
+        )
+        return [_message(m["MessageId"], m["ReceiptHandle"], m["Body"], m) for m in answer.get("Messages", ())]
+
+    def delete(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """See DeadLetters."""
+        entries = [{"Id": str(n), "ReceiptHandle": message.receipt} for n, message in enumerate(messages)]
+        try:
+            url = self._urls.of(queue.dead_letter_name(self._prefix))
+            answer = _or_refused(lambda: self._client.delete_message_batch(QueueUrl=url, Entries=entries))
+            why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
+        except RingRefused as e:
+            why = str(e)
+        if why:
+            self._log.event("not-deleted", level="warning", why=why)
+
+
 def message_of(record: Mapping[str, Any]) -> Message:
     """The message in one record of an SQS event."""
-    bell = parse(record["body"]) or Bell(job_id="", dispatch=0, type="", payload_version=0)
-    attributes = record.get("attributes", {})
+    attributes = {"Attributes": record.get("attributes", {})}
+    return _message(record["messageId"], record["receiptHandle"], record["body"], attributes)
+
+
+def _message(message_id: str, receipt: str, body: str, said: Mapping[str, Any]) -> Message:
+    bell = parse(body) or Bell(job_id="", dispatch=0, type="", payload_version=0)
+    attributes = said.get("Attributes", {})
     return Message(
-        message_id=record["messageId"],
-        receipt=record["receiptHandle"],
-        body=record["body"],
+        message_id=message_id,
+        receipt=receipt,
+        body=body,
         job_id=bell.job_id,
         dispatch=bell.dispatch,
         type=bell.type,
@@ -141,6 +183,7 @@ def message_of(record: Mapping[str, Any]) -> Message:
         group=attributes.get("MessageGroupId"),
         receives=int(attributes.get("ApproximateReceiveCount", 1)),
         dead_letter_mark=bell.dead_letter,
+        suspect=bell.suspect,
     )
 
 
@@ -151,6 +194,7 @@ def _entry(queue: Queue, ring: Ring) -> dict[str, Any]:
         type=ring.type,
         payload_version=ring.payload_version,
         dead_letter=ring.dead_letter,
+        suspect=ring.suspect,
     )
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in ring.attributes.items()}
     entry: dict[str, Any] = {"MessageBody": bell.body(), "MessageAttributes": attributes}

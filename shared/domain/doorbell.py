@@ -12,13 +12,16 @@ from shared.domain.job import JOB_ID, to_ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bell:
-    """The body of a message. type and payload_version are hints that let a worker refuse before it leases."""
+    """The body of a message. type and payload_version are hints that let a worker refuse before it leases; suspect is
+    one that lets it lease only once nothing else runs in its process.
+    """
 
     job_id: str
     dispatch: int
     type: str
     payload_version: int
     dead_letter: bool = False
+    suspect: bool = False
 
     def body(self) -> str:
         """The JSON text of the message."""
@@ -28,7 +31,8 @@ class Bell:
             "type": self.type,
             "payloadVersion": self.payload_version,
         }
-        return json.dumps(said | ({"deadLetter": True} if self.dead_letter else {}), separators=(",", ":"))
+        marks = {name: True for name, holds in (("deadLetter", self.dead_letter), ("suspect", self.suspect)) if holds}
+        return json.dumps(said | marks, separators=(",", ":"))
 
     def deduplication_id(self, rung_at: datetime | None) -> str:
         """For FIFO queues. A relay that repeats itself is swallowed there; a repair that rings again is not."""
@@ -46,10 +50,11 @@ def parse(body: str) -> Bell | None:
             type=said["type"],
             payload_version=said["payloadVersion"],
             dead_letter=said.get("deadLetter", False),
+            suspect=said.get("suspect", False),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    kinds = (str, int, str, int, bool)
-    values = (bell.job_id, bell.dispatch, bell.type, bell.payload_version, bell.dead_letter)
+    kinds = (str, int, str, int, bool, bool)
+    values = (bell.job_id, bell.dispatch, bell.type, bell.payload_version, bell.dead_letter, bell.suspect)
     right = all(type(value) is kind for value, kind in zip(values, kinds, strict=True))
     return bell if right and JOB_ID.fullmatch(bell.job_id) else None

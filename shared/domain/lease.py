@@ -61,7 +61,7 @@ def next_after_refusal(
     if dispatch > found.dispatch:
         return Next.WAIT  # from a write not yet visible here, or a record restored from an older backup
     if found.state is State.RUNNING:
-        return _after_lapse(found, now, stall_limit) if lapsed(found, now) else Next.WAIT
+        return after_lapse(found, now, stall_limit) if lapsed(found, now) else Next.WAIT
     if found.cancel_request is not None:
         return Next.CANCEL
     if found.deadline_at <= now:
@@ -69,7 +69,8 @@ def next_after_refusal(
     return Next.WAIT
 
 
-def _after_lapse(found: Job, now: datetime, stall_limit: int) -> Next:
+def after_lapse(found: Job, now: datetime, stall_limit: int) -> Next:
+    """What a running job whose lease has lapsed comes to: taken over, or one of the three ends."""
     if found.cancel_request is not None:
         return Next.CANCEL_LAPSED
     if found.deadline_at <= now:

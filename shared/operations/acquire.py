@@ -8,23 +8,17 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.job import RETENTION, Job, due_key, open_key
+from shared.domain.job import Job, due_key
 from shared.domain.lease import REDELIVERY_MARGIN, Next, next_after_refusal, wait_until
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
-    CANCEL,
-    CANCEL_LAPSED,
-    DEAD_LETTER_LAPSED,
     DEFAULT_STALL_LIMIT,
     DEFER_UNLEASED,
     DEFER_UNLEASED_LATER,
-    EXPIRE,
-    EXPIRE_LAPSED,
     LEASE,
     PARK,
     RECLAIM,
-    REPLAY_BY_MESSAGE,
     REQUEUE,
     Seen,
     State,
@@ -33,6 +27,7 @@ from shared.domain.states import (
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT, leaves_its_message
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
+from shared.operations.endings import ending
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.ports import Message
 
@@ -48,7 +43,7 @@ UNSURE_WAIT = timedelta(seconds=30)
 def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], ports: WorkerPorts) -> Job | Outcome:
     """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused.
 
-    alone  called before a job is taken over from a worker that vanished: has the process to itself, or says no
+    alone  called before a job whose worker vanished is started again: has the process to itself, or says no
     """
     holder = ports.token()
 
@@ -63,6 +58,10 @@ def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], port
                 raise
             return landed
 
+    if message.suspect:
+        if not alone():
+            return _no_room(message, ports)
+        ports.mailbox.hide([message], [job_type.lease + REDELIVERY_MARGIN])
     now = ports.clock.now()
     try:
         return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
@@ -160,7 +159,7 @@ def _follow(
             return Outcome.STALE
         case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
             return _wait(message, found, ports)
-    move, changes, outcome = _ending(following, found, now)
+    move, changes, outcome = ending(following, found, now)
     after = ports.store.apply(found.job_id, move, seen, **changes)
     if found.state is State.RUNNING:
         record_lapsed_run(found, after.state, ports)
@@ -178,35 +177,12 @@ def _suspect_waits(message: Message, found: Job, seen: Seen, ports: WorkerPorts)
     return Outcome.STALE
 
 
-def _ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dict[str, Any], Outcome]:
-    """The write that ends or replays a job which may not start, and what that makes of its message."""
-    match following:
-        case Next.EXPIRE | Next.EXPIRE_LAPSED:
-            changes = {"reason": "its deadline passed before it could run", "ended_at": now}
-            move = EXPIRE if following is Next.EXPIRE else EXPIRE_LAPSED
-            return move, changes | {"expires_at": now + RETENTION[State.EXPIRED]}, Outcome.EXPIRED
-        case Next.CANCEL | Next.CANCEL_LAPSED:
-            move = CANCEL if following is Next.CANCEL else CANCEL_LAPSED
-            return move, cancel_changes(found, now), Outcome.CANCELLED
-        case Next.REPLAY:
-            keys = {"open_key": open_key(found.queue, found.job_id), "available_at": now}
-            deadline_at = now + timedelta(seconds=found.max_age_seconds)
-            return REPLAY_BY_MESSAGE, keys | {"deadline_at": deadline_at}, Outcome.REPLAYED
-        case Next.DEAD_LETTER_LAPSED:
-            failure = Failure(FailureClass.STALLED, "worker-vanished", f"run {found.run} ended without a word")
-            return DEAD_LETTER_LAPSED, dead_changes(found, failure, now), Outcome.DEAD
-    raise AssertionError(f"{following} ends no job")
-
-
-def cancel_changes(found: Job, now: datetime) -> dict[str, Any]:
-    """What a cancellation by request writes: who asked, and why."""
-    request = found.cancel_request or {}
-    return {
-        "cancelled_by": request.get("who", "unknown"),
-        "reason": request.get("why", "cancelled on request"),
-        "ended_at": now,
-        "expires_at": now + RETENTION[State.CANCELLED],
-    }
+def _no_room(message: Message, ports: WorkerPorts) -> Outcome:
+    """As above, for a suspect that was requeued: nobody holds it, so a fresh doorbell is a wait in `due`."""
+    if message.receives <= (FIFO_RECEIVE_LIMIT if ports.queue.fifo else RECEIVE_LIMIT):
+        ports.mailbox.hide([message], [UNSURE_WAIT])
+        return Outcome.RELEASED
+    return defer_unleased(message, "its worker vanished; waits to run alone", UNSURE_WAIT, ports)
 
 
 def _as_found(found: Job, now: datetime) -> Seen:

@@ -5,15 +5,26 @@ from __future__ import annotations
 import hashlib
 import traceback
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from shared.domain.job import LONGEST_RETENTION, RETENTION, Job, RunRecord, dead_key
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import State
 from shared.errors import StoreUnavailable
+from shared.ports import Clock, JobStore, Log
 
-if TYPE_CHECKING:
-    from shared.operations.run import WorkerPorts
+
+class HistoryPorts(Protocol):
+    """What writing history needs of a worker's or a sweeper's ports."""
+
+    @property
+    def store(self) -> JobStore: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def log(self) -> Log: ...
 
 
 def error_changes(failure: Failure, now: datetime) -> dict[str, Any]:
@@ -37,7 +48,7 @@ def dead_changes(job: Job, failure: Failure, now: datetime) -> dict[str, Any]:
 
 
 def record_run(
-    job: Job, outcome: str, failure: Failure, ports: WorkerPorts, error: BaseException | None = None
+    job: Job, outcome: str, failure: Failure, ports: HistoryPorts, error: BaseException | None = None
 ) -> None:
     """One item of history, after the guarded write that ended the run; best effort, the record itself says enough."""
     record = RunRecord(
@@ -58,7 +69,7 @@ def record_run(
         ports.log.event("history-lost", level="warning", job=job.job_id, type=job.type, run=job.run, error=e)
 
 
-def record_lapsed_run(found: Job, outcome: str, ports: WorkerPorts) -> None:
+def record_lapsed_run(found: Job, outcome: str, ports: HistoryPorts) -> None:
     """History of a run whose worker vanished, written by whoever found its lease lapsed."""
     message = f"its lease ended at {found.lease_expires_at and found.lease_expires_at.isoformat()}"
     record_run(found, outcome, Failure(FailureClass.STALLED, "worker-vanished", message), ports)

@@ -50,7 +50,7 @@ def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta, fail
     try:
         for job_id in ports.store.due(shard, now + look_ahead):
             try:
-                promoted += _promote_one(job_id, now, look_ahead, ports)
+                promoted += promote_job(job_id, now, look_ahead, ports)
             except Exception as e:
                 failed.append(f"{job_id}: {type(e).__name__}: {e}")
                 ports.log.event("not-promoted", level="error", job=job_id, error=e)
@@ -59,7 +59,11 @@ def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta, fail
     return promoted
 
 
-def _promote_one(job_id: str, now: datetime, look_ahead: timedelta, ports: PromoterPorts) -> bool:
+def promote_job(job_id: str, now: datetime, look_ahead: timedelta, ports: PromoterPorts) -> bool:
+    """Promote one job, if its turn has come by `now` + `look_ahead` and nobody else was faster.
+
+    Raises StoreUnavailable.
+    """
     job = ports.store.get(job_id)
     if job is None or job.due_at is None or not _its_turn(job, now, look_ahead, ports.queues):
         return False

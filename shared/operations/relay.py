@@ -152,6 +152,7 @@ def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
         rung_at=job.rung_at,
         delay=timedelta() if dead or queue.fifo else min(max(wait, timedelta()), MAX_DELAY),
         dead_letter=dead,
+        suspect=not dead and job.stalls > 0,
         attributes=_context(job) if dead else {},
     )
 

@@ -31,7 +31,7 @@ from shared.domain.states import (
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, TransientFailure
 from shared.jobs import JobType
-from shared.operations.acquire import cancel_changes
+from shared.operations.endings import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
 from shared.operations.progress import RunHandle
 from shared.ports import Measured, Message
@@ -133,7 +133,7 @@ class Settlement:
     def cancel(self) -> Outcome:
         """Stop on request."""
         found = self.ports.store.get(self.job.job_id) or self.job
-        self._apply(CANCEL_RUNNING, cancel_changes(found, self.ports.clock.now()))
+        self._apply(CANCEL_RUNNING, cancel_changes(found.cancel_request or {}, self.ports.clock.now()))
         return self._ended(Outcome.CANCELLED, State.CANCELLED)
 
     def say(self, state: str, **more: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from shared.adapters.sqs import SqsDoorbell, SqsMailbox, message_of
+from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message_of
 from shared.errors import RingRefused
 from shared.ports import Ring
 from shared.queues import QUEUES, Queue
@@ -196,3 +196,26 @@ def test_an_orphan_is_copied_to_the_dlq_with_the_reason(sqs: Any, queue: Queue) 
     (copy,) = received(sqs, queue.dead_letter_name("hf"))
     assert copy["Body"] == "hello"
     assert copy["MessageAttributes"]["why"]["StringValue"] == "its body is no doorbell"
+
+
+@pytest.mark.parametrize("queue", [STANDARD, FIFO], ids=["standard", "fifo"])
+def test_a_sweep_sees_each_dlq_message_once_and_what_it_deletes_is_gone(sqs: Any, queue: Queue) -> None:
+    doorbell, letters = SqsDoorbell(sqs, "hf", "parked"), SqsDeadLetters(sqs, "hf", RecordedLog())
+    assert letters.receive(queue) == []
+    rings = [a_ring(dead_letter=True, dispatch=n, group=f"g{n}" if queue.fifo else None) for n in (1, 2)]
+    assert doorbell.ring(queue, rings) == []
+    seen = letters.receive(queue)
+    assert sorted((m.dispatch, m.dead_letter_mark) for m in seen) == [(1, True), (2, True)]
+    assert letters.receive(queue) == [], "hidden from the rest of this look"
+    letters.delete(queue, [m for m in seen if m.dispatch == 1])
+    for message in seen:
+        if message.dispatch == 2:
+            url = sqs.get_queue_url(QueueName=queue.dead_letter_name("hf"))["QueueUrl"]
+            sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message.receipt, VisibilityTimeout=0)
+    assert [m.dispatch for m in letters.receive(queue)] == [2]
+
+
+def test_a_suspects_doorbell_arrives_as_one(sqs: Any) -> None:
+    assert SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring(suspect=True)]) == []
+    (message,) = received(sqs, STANDARD.physical_name("hf"))
+    assert message_of(as_event(message)).suspect

@@ -236,3 +236,13 @@ def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_r
     world.relay(world.submit(a_job(state=State.DEAD, available_at=NOW + timedelta(minutes=5), rung_at=NOW)))
     ((_, ring),) = world.doorbell.sent
     assert (ring.delay, ring.rung_at) == (timedelta(), NOW)
+
+
+def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
+    world = World()
+    world.relay(world.submit(a_job(stalls=1, dispatch=2), a_job(), a_job(stalls=1, state=State.DEAD)))
+    assert sorted((ring.dead_letter, ring.suspect) for _, ring in world.doorbell.sent) == [
+        (False, False),
+        (False, True),
+        (True, False),
+    ]

@@ -12,8 +12,9 @@ from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import StoreUnavailable
-from shared.operations.run import run_batch
+from shared.operations.run import Batch, deliver, run_batch
 from shared.operations.turns import Turns
+from shared.operations.watch import Watch
 from tests.builders import a_job, a_message, a_running_job
 from tests.world import LEASE, SECOND, Order, World
 
@@ -100,6 +101,52 @@ def test_a_suspect_that_finds_no_room_is_hidden_a_while_and_in_the_end_gets_a_fr
         assert (job.dispatch, job.outbox, job.stalls) == (2, "open", 1)
         world.time_left = timedelta(minutes=10, seconds=30)
         assert world.deliver(a_message(job)) is Outcome.COMPLETED
+
+
+def test_a_requeued_suspect_runs_alone_too_for_its_message_says_so() -> None:
+    """Its first lease looks like any other: stalls are known only once it is leased, beside its neighbours."""
+    for _ in range(3):
+        order: list[str] = []
+        world = World()
+
+        def handler(payload: Order, run: Any, order: list[str] = order) -> None:
+            order.append(f"{run.tenant} starts")
+            time.sleep(0.1)
+            order.append(f"{run.tenant} ends")
+
+        world.handler = handler
+        suspect = world.submitted(a_job(tenant="suspect", stalls=1, dispatch=2))
+        fresh = world.submitted(a_job(tenant="fresh"))
+        assert world.run_batch(fresh, replace(suspect, suspect=True)) == []
+        assert order in (
+            ["fresh starts", "fresh ends", "suspect starts", "suspect ends"],
+            ["suspect starts", "suspect ends", "fresh starts", "fresh ends"],
+        )
+
+
+def test_a_requeued_suspect_without_room_waits_and_keeps_being_known_as_one() -> None:
+    world = World()
+    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+
+    def delivered_beside_a_long_neighbour(receives: int) -> Outcome | None:
+        batch = Batch(Watch(world.clock))
+        world.time_left = timedelta(minutes=14)
+        assert batch.turns.beside()
+
+        def neighbour_ends() -> None:
+            world.time_left = LEASE
+            batch.turns.done()
+
+        threading.Timer(0.2, neighbour_ends).start()
+        return deliver(replace(suspect, receives=receives), batch, world.ports)
+
+    assert delivered_beside_a_long_neighbour(RECEIVE_LIMIT) is Outcome.RELEASED
+    assert world.mailbox.hidden[suspect.message_id] == 30 * SECOND
+    assert world.found(suspect).state is State.QUEUED
+    assert delivered_beside_a_long_neighbour(RECEIVE_LIMIT + 1) is Outcome.DEFERRED_IN_DUE
+    waits = world.found(suspect)
+    assert (waits.state, waits.stalls, waits.dispatch) == (State.RETRYING, 1, 3)
+    assert waits.due_key is not None, "or SQS would move its message away, unrun"
 
 
 def test_a_suspect_needs_no_more_time_than_its_lease() -> None:

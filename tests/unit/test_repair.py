@@ -1,0 +1,141 @@
+"""What the sweeper finds wrong, and what it leaves alone: the pure decisions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shared.domain.job import Job, due_key
+from shared.domain.repair import Broken, Fate, Repair, broken, fate
+from shared.domain.states import FINAL, State
+from tests.builders import NOW, a_job, a_running_job
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+RETENTION = timedelta(days=4)
+
+
+def found(job: Job, after: timedelta, queue_empty: bool = False) -> Broken | None:
+    return broken(job, NOW + after, queue_empty=queue_empty, retention=RETENTION, stall_limit=1)
+
+
+def published(**fields: Any) -> Job:
+    return a_job(**({"outbox": None, "published_at": NOW} | fields))
+
+
+def retrying(**fields: Any) -> Job:
+    waits = {"state": State.RETRYING, "next_attempt_at": NOW, "run": 1, "attempts": 1, "outbox": None}
+    return a_job(**(waits | {"published_at": NOW} | fields))
+
+
+def test_a_doorbell_that_was_not_rung_for_a_minute_is_rung_again() -> None:
+    assert found(a_job(), MINUTE) is None
+    assert found(a_job(), MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
+
+
+def test_a_delayed_job_is_not_overdue_before_its_time() -> None:
+    job = a_job(available_at=NOW + 10 * MINUTE)
+    assert found(job, 10 * MINUTE) is None
+    assert found(job, 11 * MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
+
+
+def test_a_dead_job_without_its_copy_in_the_dlq_is_rung_again() -> None:
+    job = a_job(state=State.DEAD, dead_at=NOW + HOUR)
+    assert found(job, HOUR + MINUTE) is None
+    assert found(job, HOUR + MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
+
+
+def test_ringing_again_backs_off_so_that_a_slow_stream_is_not_flooded() -> None:
+    rung, job = [], a_job()
+    for minute in range(1, 24 * 60):
+        at = minute * MINUTE + SECOND
+        if found(job, at) is not None:
+            rung.append(minute)
+            job = a_job(rung_at=NOW + at)
+    assert rung[0] == 1
+    assert 8 <= len(rung) <= 12, rung
+    assert all(later >= 2 * earlier for earlier, later in pairwise(rung))
+
+
+def test_a_published_job_in_a_busy_queue_is_left_to_its_message_however_long_it_waits() -> None:
+    assert found(published(), RETENTION) is None
+    assert found(retrying(), RETENTION) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "repair"), [(published(), Repair.RING_AGAIN), (retrying(), Repair.REDISPATCH)], ids=["queued", "retrying"]
+)
+def test_a_doorbell_is_lost_when_its_queue_is_empty_or_its_retention_passed(job: Job, repair: Repair) -> None:
+    assert found(job, 5 * MINUTE, queue_empty=True) is None, "the counts of SQS lag"
+    assert found(job, 5 * MINUTE + SECOND, queue_empty=True) == Broken("lost-doorbell", repair)
+    assert found(job, RETENTION + SECOND) == Broken("lost-doorbell", repair)
+
+
+def test_an_unpublished_retry_gets_a_new_doorbell_only_once_its_wait_is_over() -> None:
+    job = retrying(outbox="open", published_at=None, next_attempt_at=NOW + 30 * SECOND)
+    assert found(job, 90 * SECOND) is None
+    assert found(job, 91 * SECOND) == Broken("unpublished", Repair.REDISPATCH)
+
+
+@pytest.mark.parametrize(
+    ("fields", "repair"),
+    [
+        ({}, Repair.REQUEUE),
+        ({"stalls": 1}, Repair.DEAD_LETTER),
+        ({"attempts": 6}, Repair.DEAD_LETTER),
+        ({"deadline_at": NOW + MINUTE}, Repair.EXPIRE),
+        ({"cancel_request": {"who": "op", "why": "stop"}, "stalls": 1}, Repair.CANCEL),
+    ],
+)
+def test_a_lease_that_nobody_took_over_in_a_minute_is_ended_by_the_sweeper(
+    fields: dict[str, Any], repair: Repair
+) -> None:
+    job = a_running_job(**fields)
+    assert found(job, 30 * SECOND + 3 * SECOND + MINUTE - SECOND) is None, "its message may still bring a worker"
+    assert found(job, 30 * SECOND + 3 * SECOND + MINUTE) == Broken("expired-lease", repair)
+
+
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING])
+def test_a_job_that_two_ticks_did_not_promote_is_overdue(state: State) -> None:
+    job = a_job(state=state, due_key="due#1", due_at=NOW, outbox=None)
+    assert found(job, 2 * MINUTE) is None
+    assert found(job, 2 * MINUTE + SECOND) == Broken("overdue", Repair.PROMOTE)
+
+
+@pytest.mark.parametrize("state", sorted(FINAL - {State.DEAD}))
+def test_an_ended_job_breaks_nothing(state: State) -> None:
+    assert found(a_job(state=state), timedelta(days=30), queue_empty=True) is None
+
+
+CURRENT, OLDER = 3, 2
+
+
+def judged(job: Job | None, dispatch: int = CURRENT, mark: bool = False) -> Fate:
+    return fate(job, dispatch=dispatch, dead_letter_mark=mark, now=NOW + MINUTE)
+
+
+def test_only_the_current_unmarked_doorbell_of_a_job_that_nobody_holds_parks_it() -> None:
+    in_due = retrying(dispatch=CURRENT, due_key=due_key("job_1"), due_at=NOW)
+    held = a_running_job(dispatch=CURRENT, lease_expires_at=NOW + HOUR)
+    for job in (published(dispatch=CURRENT), retrying(dispatch=CURRENT), a_running_job(dispatch=CURRENT)):
+        assert judged(job) is Fate.PARK
+        assert judged(job, OLDER) is Fate.DROP
+        assert judged(job, mark=True) is Fate.DROP, "the copy of a former death"
+    assert judged(held) is Fate.KEEP, "its worker may complete it"
+    assert judged(in_due) is Fate.DROP
+
+
+def test_a_dlq_message_stays_only_while_it_tells_the_truth() -> None:
+    dead = a_job(state=State.DEAD, dispatch=CURRENT)
+    assert judged(dead, mark=True) is Fate.KEEP
+    assert judged(dead, OLDER, mark=True) is Fate.DROP
+    assert judged(dead) is Fate.DROP
+    for state in FINAL - {State.DEAD}:
+        assert judged(a_job(state=state, dispatch=CURRENT), mark=True) is Fate.DROP
+
+
+def test_what_no_record_explains_is_left_for_a_human() -> None:
+    assert judged(None) is Fate.KEEP
+    assert judged(published(dispatch=OLDER), CURRENT) is Fate.KEEP, "a record restored from an older backup"
