@@ -1,77 +1,39 @@
-"""A small cloud on the twin: a stream, a standard queue with visibility and receive counts, a DLQ; and a relay, a
-worker and a promoter, each of which can be killed before or after any call it makes to the world outside it.
-"""
+"""A small cloud on the twin: stream, queue, DLQ, and the processes that work on them, each of which may be killed."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shared.domain.doorbell import Bell
+from shared.adapters.effects import PowertoolsEffects
+from shared.domain.doorbell import Bell, parse
 from shared.domain.job import Job
 from shared.domain.states import FINAL, OUTBOX_OPEN
-from shared.errors import RingRefused
+from shared.operations.promote import PromoterPorts, promote
+from shared.operations.redrive import OperatorPorts
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
+from shared.operations.run import WorkerPorts, run_batch
+from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.ports import Message, Ring, Unsent
 from shared.queues import QUEUES, Queue
 from tests.builders import RecordedLog
+from tests.chaos.process import Killed, Process, Strike
+from tests.chaos.provider import Provider
 from tests.world import World
 
-LANE = QUEUES["exports.month-end"]
-STEPS = 60
+if TYPE_CHECKING:
+    from tests.chaos.kinds import Kind
 
-
-class Killed(BaseException):
-    """The process is gone: this call and every later one of the same process."""
-
-
-@dataclass
-class Killer:
-    """Kills one process at one of its calls. Calls are numbered from 1 over all processes of a history."""
-
-    at_call: int = 0
-    before: bool = True
-    calls: list[str] = field(default_factory=list)
-    dead: bool = False
-
-    def guard(self, port: Any, *names: str) -> Any:
-        """The port, its methods counted."""
-        return _Guarded(port, names, self)
-
-    def call(self, name: str, act: Callable[[], Any]) -> Any:
-        if self.dead:
-            raise Killed
-        self.calls.append(name)
-        struck = len(self.calls) == self.at_call
-        if struck and self.before:
-            self.dead = True
-            raise Killed
-        answer = act()
-        if struck:
-            self.dead = True
-            raise Killed
-        return answer
-
-
-class _Guarded:
-    def __init__(self, port: Any, names: Sequence[str], killer: Killer) -> None:
-        self._port, self._names, self._killer = port, names, killer
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
-        if name not in self._names:
-            return found
-        return lambda *args, **kwargs: self._killer.call(name, lambda: found(*args, **kwargs))
-
-
-STORE = ("submit", "apply", "get", "get_payload", "put_payload", "record_run", "due")
+STEPS = 120
+TICK = timedelta(seconds=61)
 
 
 @dataclass
 class Standing:
-    """A message in the queue."""
+    """A message in a queue: when it can be received (again), and how often it was."""
 
     message: Message
     visible_at: datetime
@@ -79,130 +41,292 @@ class Standing:
 
 @dataclass
 class Cloud:
-    """One job's world. `killer` strikes once."""
+    """The world of one history."""
 
-    handler: Callable[[Any, Any], Any]
-    killer: Killer = field(default_factory=Killer)
-    queue: dict[str, Standing] = field(default_factory=dict)
-    dead_letters: list[Ring] = field(default_factory=list)
+    kind: Kind
+    strike: Strike = field(default_factory=Strike)
+    queue: list[Standing] = field(default_factory=list)
+    dlq: list[Message] = field(default_factory=list)
+    looked_at: set[str] = field(default_factory=set)
+    outbox: list[OutboxRecord] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    happened: set[str] = field(default_factory=set)
+    provider: Provider = field(default_factory=Provider)
+    over: threading.Event = field(default_factory=threading.Event)
     streamed: int = 0
     sent: int = 0
+    worker_deaths: int = 0
+    working: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.world = World(handler=self.handler, deadline=timedelta(seconds=20))
-        self.plain_store = self.world.store
-        self.world.store = self.killer.guard(self.plain_store, *STORE)
-        self.world.mailbox = self.killer.guard(self, "hide", "set_aside", "acknowledge")
+        handler = self.kind.handler
+        self.world = World(handler=lambda payload, run: handler(self, run), queue=self.kind.queue)
+        self.world.deadline = self.kind.deadline
+        self.store, self.clock = self.world.store, self.world.clock
 
-    # ---- SQS --------------------------------------------------------------------------------------------------------
+    def first(self, what: str) -> bool:
+        """True once per history: what happens to a job is not repeated for its next run."""
+        new = what not in self.happened
+        self.happened.add(what)
+        return new
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The records of all accepted jobs."""
+        return [job for job_id in self.accepted if (job := self.store.get(job_id)) is not None]
+
+    # ---- SQS ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def lane(self) -> Queue:
+        return QUEUES[self.kind.queue]
 
     def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        if self.kind.first_ring_refused and self.first("refused"):
+            return [Unsent(ring, "ThrottlingException", hopeless=False) for ring in rings]
         for ring in rings:
-            if ring.dead_letter:
-                self.dead_letters.append(ring)
-                continue
-            self.sent += 1
             bell = Bell(
-                job_id=ring.job_id, dispatch=ring.dispatch, type=ring.type, payload_version=ring.payload_version
+                job_id=ring.job_id,
+                dispatch=ring.dispatch,
+                type=ring.type,
+                payload_version=ring.payload_version,
+                dead_letter=ring.dead_letter,
+                suspect=ring.suspect,
             )
-            message = Message(
-                message_id=f"m{self.sent}",
-                receipt="r",
-                body=bell.body(),
-                job_id=bell.job_id,
-                dispatch=bell.dispatch,
-                type=bell.type,
-                payload_version=bell.payload_version,
-                group=None,
-                receives=0,
-            )
-            self.queue[message.message_id] = Standing(message, self.world.clock.now() + ring.delay)
+            message = self.send(bell.body(), ring.group if queue.fifo else None, ring.delay, to_dlq=ring.dead_letter)
+            assert message.dispatch == ring.dispatch
         return []
 
+    def send(
+        self, body: str, group: str | None = None, delay: timedelta = timedelta(), to_dlq: bool = False
+    ) -> Message:
+        self.sent += 1
+        bell = parse(body) or Bell(job_id="", dispatch=0, type="", payload_version=0)
+        message = Message(
+            message_id=f"m{self.sent}",
+            receipt="r",
+            body=body,
+            job_id=bell.job_id,
+            dispatch=bell.dispatch,
+            type=bell.type,
+            payload_version=bell.payload_version,
+            group=group,
+            receives=self.kind.receives,
+            dead_letter_mark=bell.dead_letter,
+            suspect=bell.suspect,
+        )
+        if to_dlq:
+            self.dlq.append(message)
+        else:
+            self.queue.append(Standing(message, self.clock.now() + delay))
+        return message
+
     def park(self, record: object, why: str) -> None:
-        raise RingRefused(f"nothing here is poison: {why}")
+        self.orphans.append(why)
 
     def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
         for message, wait in zip(messages, for_, strict=True):
-            if message.message_id in self.queue:
-                self.queue[message.message_id].visible_at = self.world.clock.now() + wait
+            for standing in self.queue:
+                if standing.message.message_id == message.message_id:
+                    standing.visible_at = self.clock.now() + wait
 
     def set_aside(self, message: Message, why: str) -> None:
-        raise AssertionError(f"an orphan: {why}")
+        self.orphans.append(why)
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.queue.pop(message.message_id, None)
+        gone = {message.message_id for message in messages}
+        self.queue = [standing for standing in self.queue if standing.message.message_id not in gone]
 
-    # ---- the processes ----------------------------------------------------------------------------------------------
+    def receive(self, queue: Queue) -> Sequence[Message]:
+        unseen = [message for message in self.dlq if message.message_id not in self.looked_at][:10]
+        self.looked_at |= {message.message_id for message in unseen}
+        return unseen
 
-    def relay_once(self) -> None:
-        """The stream hands over its next record; it stays the next until the relay returns."""
-        while self.streamed < len(self.plain_store.images):
-            job = self.plain_store.images[self.streamed]
-            ended = job.outbox != OUTBOX_OPEN
-            while not ended:
-                ended = self._process(lambda job=job: relay([OutboxRecord({}, job)], self._relay_ports()) or True)
+    def delete(self, queue: Queue, messages: Sequence[Message]) -> None:
+        gone = {message.message_id for message in messages}
+        self.dlq = [message for message in self.dlq if message.message_id not in gone]
+
+    def purge(self) -> None:
+        """The queue loses what it holds."""
+        self.queue.clear()
+
+    def move_to_dlq(self) -> None:
+        """SQS moves what was received too often."""
+        self.dlq += [standing.message for standing in self.queue]
+        self.queue.clear()
+
+    def redrive_natively(self) -> None:
+        """StartMessageMoveTask: new message ids, receives from zero, bodies kept."""
+        for message in self.dlq:
+            self.send(message.body, message.group)
+        self.dlq.clear()
+
+    def _receivable(self) -> list[Standing]:
+        """FIFO: the first of each group and what stands right behind it, none of a group that has one in flight."""
+        now, blocked, found = self.clock.now(), set(), []
+        for standing in self.queue:
+            group = standing.message.group
+            if standing.visible_at > now or (group in blocked):
+                blocked |= {group} - {None}
+            else:
+                found.append(standing)
+        return found[: self.lane.batch_size]
+
+    # ---- the processes -----------------------------------------------------------------------------------------------
+
+    def process(self, act: Callable[[Process], Any]) -> Any:
+        """Run one process; None when it was killed."""
+        process = Process(self.strike)
+        try:
+            return act(process)
+        except Killed:
+            assert process.dead
+            return None
+
+    def until_answered(self, act: Callable[[Process], Any]) -> Any:
+        """A client or an operator, who tries again until there is an answer."""
+        while (answer := self.process(act)) is None:
+            pass
+        return answer
+
+    def relay_all(self) -> None:
+        """The stream hands over its next record until the relay returns; a killed relay gets the same one again."""
+        while (record := self._next_record()) is not None:
+            while not self.process(lambda p, r=record: relay([r], self._relay_ports(p)) or True):
+                pass
+            self._shift_stream()
+
+    def _next_record(self) -> OutboxRecord | None:
+        if self.outbox:
+            return self.outbox[0]
+        while self.streamed < len(self.store.images):
+            job = self.store.images[self.streamed]
+            if job.outbox == OUTBOX_OPEN and not self.kind.loses(self, job):
+                return OutboxRecord({}, job)
+            self.streamed += 1
+        return None
+
+    def _shift_stream(self) -> None:
+        if self.outbox:
+            self.outbox.pop(0)
+        else:
             self.streamed += 1
 
-    def _relay_ports(self) -> RelayPorts:
+    def _relay_ports(self, process: Process) -> RelayPorts:
         return RelayPorts(
-            store=self.world.store,
-            doorbell=self.killer.guard(self, "ring", "park"),
-            clock=self.world.clock,
+            store=process.port("store", self.store),
+            doorbell=process.port("doorbell", self),
+            clock=self.clock,
             log=RecordedLog(),
             queues=QUEUES,
         )
 
-    def work_once(self) -> None:
-        """One invocation with every visible message; what it answers is deleted unless it died."""
-        now = self.world.clock.now()
-        due = [standing for standing in self.queue.values() if standing.visible_at <= now][:4]
+    def work(self) -> None:
+        """One invocation with what can be received; what it answers is deleted unless it died."""
+        if due := self._receivable():
+            self.deliver(due)
+
+    def deliver(self, due: Sequence[Standing]) -> None:
         for standing in due:
             standing.message = replace(standing.message, receives=standing.message.receives + 1)
-            standing.visible_at = now + LANE.visibility_timeout
+            standing.visible_at = self.clock.now() + self.lane.visibility_timeout
         messages = [standing.message for standing in due]
-        kept = self._process(lambda: self.world.run_batch(*messages)) if messages else []
-        if kept is not None:
-            for message in messages:
-                if message.message_id not in kept:
-                    self.queue.pop(message.message_id, None)
 
-    def promote_once(self) -> None:
-        self._process(self.world.promote)
+        def invoke(process: Process) -> list[str]:
+            self.working.append(process)
+            try:
+                return run_batch(messages, self._worker_ports(process))
+            finally:
+                self.working.remove(process)
 
-    def _process(self, act: Callable[[], Any]) -> Any:
-        """Run one process; None when it was killed."""
+        kept = self.process(invoke)
+        if kept is None:
+            self.worker_deaths += 1
+        else:
+            self.acknowledge([message for message in messages if message.message_id not in kept])
+
+    def worker_dies(self) -> None:
+        """The worker that calls this is killed here, in the middle of its handler."""
+        self.working[-1].die()
+
+    def _worker_ports(self, process: Process) -> WorkerPorts:
+        store = process.port("store", self.kind.store(self))
+        return replace(
+            self.world.ports,
+            store=store,
+            mailbox=process.port("mailbox", self),
+            effects=PowertoolsEffects(store, self.clock),
+            catalogue=self.kind.catalogue(self),
+            time_left=self.kind.time_left(self),
+            end_process=process.die,
+        )
+
+    def promote_due(self) -> None:
+        if self.kind.promoter_runs:
+            self.process(
+                lambda p: promote(
+                    PromoterPorts(
+                        store=p.port("store", self.store), clock=self.clock, log=RecordedLog(), queues=QUEUES
+                    ),
+                    timedelta(),
+                )
+            )
+
+    def sweep(self) -> bool:
+        """Everything the sweeper looks at, once; False if it was killed: its next tick looks again."""
+        self.looked_at.clear()
+        empty = not self.queue
+        looks = [
+            self.process(lambda p, i=job_id: [sweep_job(i, self._sweeper_ports(p), queue_empty=empty)])
+            for job_id in self.accepted
+        ]
+        looks.append(self.process(lambda p: sweep_dead_letters(self.lane, self._sweeper_ports(p))))
+        return None not in looks
+
+    def _sweeper_ports(self, process: Process) -> SweeperPorts:
+        return SweeperPorts(
+            store=process.port("store", self.store),
+            dead_letters=process.port("dead_letters", self),
+            clock=self.clock,
+            log=RecordedLog(),
+            queues=QUEUES,
+        )
+
+    def operator_ports(self, process: Process) -> OperatorPorts:
+        return OperatorPorts(store=process.port("store", self.store), clock=self.clock, log=RecordedLog())
+
+    # ---- history -----------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Until every job is final and nothing of it is left to do. Raises AssertionError when that takes too long."""
         try:
-            return act()
-        except Killed:
-            assert self.killer.dead
-            self.killer.dead = False
-            return None
+            for _ in range(STEPS):
+                self.relay_all()
+                self.kind.meanwhile(self)
+                self.work()
+                self.relay_all()
+                if self._quiet():
+                    return
+                self._wait()
+            raise AssertionError(f"not ended after {STEPS} steps: {self.jobs}, queue {self.queue}, DLQ {self.dlq}")
+        finally:
+            self.over.set()
 
-    # ---- history ----------------------------------------------------------------------------------------------------
+    def _quiet(self) -> bool:
+        if self.queue or any(job.state not in FINAL or job.outbox is not None for job in self.jobs):
+            return False
+        before = list(self.dlq)
+        return self.sweep() and self.dlq == before and self.kind.done(self)
 
-    def submit(self, job: Job) -> None:
-        self.plain_store.submit(job, self.world.clock.now())
-
-    def go_on(self, job_id: str) -> Job:
-        """Until the job is final and its messages are gone. Raises AssertionError when that takes too long."""
-        for _ in range(STEPS):
-            self.relay_once()
-            self.work_once()
-            self.relay_once()
-            job = self.plain_store.get(job_id)
-            assert job is not None
-            if job.state in FINAL and job.outbox is None and not self.queue:
-                return job
-            self._wait(job)
-            self.promote_once()
-        raise AssertionError(f"not ended after {STEPS} steps: {job}, queue {list(self.queue.values())}")
-
-    def _wait(self, job: Job) -> None:
-        """The clock goes to the next thing that happens."""
-        now = self.world.clock.now()
-        times = [standing.visible_at for standing in self.queue.values()] + ([job.due_at] if job.due_at else [])
-        later = [at for at in times if at > now]
-        if later and not [at for at in times if at <= now]:
-            self.world.clock.forward(min(later) - now)
+    def _wait(self) -> None:
+        """The clock goes to the next thing that will happen by itself; if there is none, the sweeper's tick comes."""
+        now = self.clock.now()
+        promoted = [job.due_at for job in self.jobs if job.due_at and self.kind.promoter_runs]
+        times = [standing.visible_at for standing in self.queue] + promoted
+        if not times:
+            self.clock.forward(TICK)
+            self.sweep()
+        elif not self._receivable() and (later := [at for at in times if at > now]):
+            self.clock.forward(min(later) - now)
+        self.promote_due()
