@@ -151,7 +151,7 @@ class Queue:
 
     @property
     def visibility_timeout(self) -> timedelta:
-        """What SQS hides a message for until the worker says better (lease + 4 s, first thing in a batch)."""
+        """What SQS hides a message for until the worker says better (lease + 3 s, first thing in a batch)."""
         return self.function_timeout * VISIBILITY_PER_TIMEOUT
 
     def physical_name(self, prefix: str) -> str:

@@ -10,8 +10,10 @@ from enum import Enum, auto
 from shared.domain.job import Job
 from shared.domain.states import CLOCK_MARGIN, FINAL, Seen, State
 
-REDELIVERY_MARGIN = timedelta(seconds=4)
-"""A message comes back this long after its lease ends: past CLOCK_MARGIN, so the next worker may reclaim at once."""
+REDELIVERY_MARGIN = CLOCK_MARGIN
+"""A message comes back this long after its lease ends, when the next worker may reclaim at once: the lease counts from
+just before the message was hidden, so it never ends later than the message's rest allows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,14 @@ def lapsed(job: Job, now: datetime) -> bool:
 
 
 def wait_until(found: Job | None, now: datetime, fallback: timedelta) -> timedelta:
-    """How long to hide a message that must wait: until the lease or the wait ends, plus the redelivery margin for a
-    lease. `fallback` where the record says nothing (a dispatch from the future, a job in `due`).
+    """How long to hide a message that must wait: until the lease may be reclaimed, or the wait ends.
+
+    `fallback` where the record does not say: a dispatch from the future, a job in `due`, a lapsed lease that this
+    worker may not take over (a job type it does not know), whose message would come back at once, for ever.
     """
     if found is not None and found.state is State.RUNNING and found.lease_expires_at is not None:
-        return max(found.lease_expires_at - now, timedelta()) + REDELIVERY_MARGIN
+        left = found.lease_expires_at + CLOCK_MARGIN - now
+        return left if left > timedelta() else fallback
     if found is not None and found.state is State.RETRYING and found.next_attempt_at is not None:
         return max(found.next_attempt_at - now, timedelta())
     return fallback

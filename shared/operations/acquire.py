@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.job import Job, due_key
-from shared.domain.lease import REDELIVERY_MARGIN, Next, next_after_refusal, wait_until
+from shared.domain.lease import Next, next_after_refusal, wait_until
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
@@ -40,15 +40,27 @@ DECISIONS = 4
 UNSURE_WAIT = timedelta(seconds=30)
 
 
-def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], ports: WorkerPorts) -> Job | Outcome:
-    """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused.
+class Place(Protocol):
+    """A delivery's place in its process."""
 
-    alone  called before a job whose worker vanished is started again: has the process to itself, or says no
-    """
+    def alone(self) -> timedelta | None:
+        """Have the process to itself, before a job whose worker vanished is started again. None: it has; else there is
+        no room, and the message shall wait this long.
+        """
+
+    def hidden_since(self) -> datetime:
+        """Since when the message is hidden for a whole lease and the margin: from there the lease counts, so that the
+        message comes back no sooner than the lease may be reclaimed.
+        """
+
+
+def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPorts) -> Job | Outcome:
+    """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused."""
     holder = ports.token()
 
     def lease(move: Transition, seen: Seen, now: datetime) -> Job:
-        changes = {"lease_expires_at": now + job_type.lease, "started_at": now, "code_version": ports.code_version}
+        ends_at = place.hidden_since() + job_type.lease
+        changes = {"lease_expires_at": ends_at, "started_at": now, "code_version": ports.code_version}
         try:
             return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
         except StoreUnavailable:
@@ -58,20 +70,17 @@ def acquire(message: Message, job_type: JobType, alone: Callable[[], bool], port
                 raise
             return landed
 
-    if message.suspect:
-        if not alone():
-            return _no_room(message, ports)
-        ports.mailbox.hide([message], [job_type.lease + REDELIVERY_MARGIN])
+    if message.suspect and (wait := place.alone()) is not None:
+        return _no_room(message, wait, ports)
     now = ports.clock.now()
     try:
         return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
     except MoveRefused as e:
         found = e.found
 
-    def reclaim(found: Job) -> Job | None:
-        if not alone():
-            return None
-        ports.mailbox.hide([message], [job_type.lease + REDELIVERY_MARGIN])
+    def reclaim(found: Job) -> Job | timedelta:
+        if (wait := place.alone()) is not None:
+            return wait
         now = ports.clock.now()
         job = lease(RECLAIM, _as_found(found, now), now)
         record_lapsed_run(found, State.RUNNING, ports)
@@ -117,7 +126,8 @@ def _park(message: Message, why: str, now: datetime, ports: WorkerPorts) -> Outc
     return Outcome.DEAD
 
 
-Reclaim = Callable[[Job], Job | None]
+Reclaim = Callable[[Job], Job | timedelta]
+"""The job taken over, or how long its message shall wait for room."""
 
 
 def _decide(
@@ -152,8 +162,8 @@ def _follow(
         case Next.WON:
             return found
         case Next.RECLAIM if reclaim is not None:
-            job = reclaim(found)
-            return _suspect_waits(message, found, seen, ports) if job is None else job
+            taken = reclaim(found)
+            return taken if isinstance(taken, Job) else _suspect_waits(message, found, seen, taken, ports)
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
@@ -167,20 +177,20 @@ def _follow(
     return outcome
 
 
-def _suspect_waits(message: Message, found: Job, seen: Seen, ports: WorkerPorts) -> Outcome:
+def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, ports: WorkerPorts) -> Outcome:
     """There was no room for it alone: again soon, and after many tries under a fresh doorbell, or SQS moves it away."""
     if ports.queue.fifo or message.receives <= RECEIVE_LIMIT:
-        ports.mailbox.hide([message], [UNSURE_WAIT])
+        ports.mailbox.hide([message], [wait])
         return Outcome.RELEASED
     after = ports.store.apply(found.job_id, REQUEUE, seen)
     record_lapsed_run(found, after.state, ports)
     return Outcome.STALE
 
 
-def _no_room(message: Message, ports: WorkerPorts) -> Outcome:
+def _no_room(message: Message, wait: timedelta, ports: WorkerPorts) -> Outcome:
     """As above, for a suspect that was requeued: nobody holds it, so a fresh doorbell is a wait in `due`."""
     if message.receives <= (FIFO_RECEIVE_LIMIT if ports.queue.fifo else RECEIVE_LIMIT):
-        ports.mailbox.hide([message], [UNSURE_WAIT])
+        ports.mailbox.hide([message], [wait])
         return Outcome.RELEASED
     return defer_unleased(message, "its worker vanished; waits to run alone", UNSURE_WAIT, ports)
 

@@ -16,29 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.domain.job import Job
-from shared.domain.lease import REDELIVERY_MARGIN, Lease
+from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
 from shared.domain.run import Cancel, Continue, Defer, Files, StoredFile
 from shared.domain.states import State
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, RingRefused, StoreUnavailable
 from shared.jobs import Catalogue, Ending, JobType
 from shared.operations.acquire import acquire, defer_unleased
+from shared.operations.batch import FINISHING_MARGIN, Batch, Place
 from shared.operations.progress import CancelRequested, RunHandle
 from shared.operations.settle import Settlement
-from shared.operations.turns import Turns
 from shared.operations.watch import Running, Watch
 from shared.ports import Clock, Effects, JobStore, Log, Mailbox, Measured, Message, Meter
 from shared.queues import Queue
 
-DEFAULT_LEASE = timedelta(seconds=30)
 UNKNOWN_TYPE_WAIT = timedelta(minutes=1)
 PAYLOAD_WAIT = timedelta(seconds=5)
-FINISHING_MARGIN = timedelta(seconds=5)
-"""Kept of the invocation for the record, the acknowledgement and the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,32 +64,18 @@ class WorkerPorts:
     end_process: Callable[[], None]
 
 
-@dataclass(slots=True)
-class Batch:
-    """One invocation's state, shared by its threads: what is watched, and what each message came to."""
-
-    watch: Watch
-    kept: set[str] = field(default_factory=set)
-    done: list[Message] = field(default_factory=list)
-    measured: list[Measured] = field(default_factory=list)
-    turns: Turns = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.turns = Turns(lambda: bool(self.watch.hung))
-
-
 def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     """Run every job of a batch; returns the ids of the messages that must not be deleted. Never raises for a job.
 
     Standard lane: all side by side. FIFO lane: one after the other within a group; behind one that stays, the rest
     of its group is released unstarted, which keeps the order.
     """
-    ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
+    batch = Batch(Watch(ports.clock))
+    batch.hide(messages, ports)
     groups: dict[str, list[Message]] = {}
     for message in messages:
         in_order = ports.queue.fifo and message.group is not None
         groups.setdefault(f"g:{message.group}" if in_order else f"m:{message.message_id}", []).append(message)
-    batch = Batch(Watch(ports.clock))
     pool = ThreadPoolExecutor(ports.queue.parallelism)
     running = {pool.submit(_run_group, group, batch, ports) for group in groups.values()}
     _supervise(running, batch)
@@ -130,39 +113,16 @@ def _leave(messages: Sequence[Message], batch: Batch, ports: WorkerPorts) -> Non
 
 def _run_group(group: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
     for place, message in enumerate(group):
-        if not _has_time(message, batch, ports):
-            _release(group[place:], batch, ports)
+        if not Place(message, batch, ports).has_time():
+            batch.release(group[place:], ports)
             return
-        if place:  # the batch's first visibility ran on while its forerunners worked
-            ports.mailbox.hide([message], [_lease_of(message, ports) + REDELIVERY_MARGIN])
         outcome = deliver(message, batch, ports)
         if outcome is not None and outcome.acknowledged:
             batch.done.append(message)
             continue
         batch.kept.add(message.message_id)
-        _release(group[place + 1 :], batch, ports)
+        batch.release(group[place + 1 :], ports)
         return
-
-
-def _has_time(message: Message, batch: Batch, ports: WorkerPorts, *, suspect: bool = False) -> bool:
-    """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends.
-
-    A suspect, which has waited for its neighbours, is content with its lease: its deadline is what is left then, and
-    once it has failed at that it is no suspect any more.
-    """
-    job_type = _type_of(message, ports)
-    longest = timedelta() if job_type is None else job_type.deadline
-    if suspect and job_type is not None:
-        longest = min(longest, job_type.lease)
-    return not batch.watch.hung and ports.time_left() >= FINISHING_MARGIN + longest
-
-
-def _release(rest: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
-    """Back to the queue at once; nothing was leased, so no attempt is spent."""
-    if rest:
-        ports.mailbox.hide(rest, [timedelta()] * len(rest))
-        batch.kept |= {message.message_id for message in rest}
-        batch.measured += [Measured(type=message.type, outcome=Outcome.RELEASED) for message in rest]
 
 
 def deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
@@ -188,23 +148,23 @@ def deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | Non
 
 def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
     if not batch.turns.beside():
-        _release([message], batch, ports)
+        batch.release([message], ports)
         return Outcome.RELEASED
     try:
-        if not _has_time(message, batch, ports):  # it may have waited long for its turn
-            _release([message], batch, ports)
+        place = Place(message, batch, ports)
+        if not place.has_time():  # it may have waited for its turn
+            batch.release([message], ports)
             return Outcome.RELEASED
-        return _deliver_in_turn(message, batch, ports)
+        return _deliver_in_turn(place, ports)
     finally:
         batch.turns.done()
 
 
-def _deliver_in_turn(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
+def _deliver_in_turn(place: Place, ports: WorkerPorts) -> Outcome | None:
+    message, batch = place.message, place.batch
     job_type, why_not = _known(message, ports) if message.job_id else (None, "")
     if job_type is not None:
-        leased = acquire(
-            message, job_type, lambda: batch.turns.alone() and _has_time(message, batch, ports, suspect=True), ports
-        )
+        leased = acquire(message, job_type, place, ports)
         if isinstance(leased, Job):
             return _execute(leased, message, job_type, batch, ports)
         outcome = leased
@@ -308,15 +268,3 @@ def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> End
     if ending is None and job_type.requires_result:
         raise DeterministicFailure("the handler returned no result, which its type requires", code="result-missing")
     return ending
-
-
-def _lease_of(message: Message, ports: WorkerPorts) -> timedelta:
-    job_type = _type_of(message, ports)
-    return DEFAULT_LEASE if job_type is None else job_type.lease
-
-
-def _type_of(message: Message, ports: WorkerPorts) -> JobType | None:
-    try:
-        return ports.catalogue.get(message.type)
-    except Exception:  # a file that does not import is said where its message is delivered
-        return None

@@ -2,12 +2,20 @@
 
 A job whose worker vanished may be what made it vanish. Were it started again beside others, its second crash would be
 theirs too, and the stall limit would stop innocent jobs with it (SCENARIOS 3). So a reclaimed job runs alone.
+
+Nobody waits long behind a suspect: after PATIENCE the message goes back, and another process takes it. Else a batch of
+ten that one crash returned would run one after the other, for as long as ten deadlines. A suspect does wait for the
+healthy jobs beside it: sent back, it would meet others like them on a busy lane, again and again.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+
+PATIENCE = 1.0
+"""Seconds behind a suspect before its process is left to it."""
 
 
 class Turns:
@@ -18,9 +26,10 @@ class Turns:
         self._given_up = given_up
         self._beside = 0
         self._alone_thread: int | None = None
+        self._alone_since = 0.0
 
     def beside(self) -> bool:
-        """Take a place beside others, once no suspect runs. False when given up."""
+        """Take a place beside others, once no suspect runs. False when given up, or behind a suspect for too long."""
         with self._changed:
             if not self._wait(lambda: self._alone_thread is None):
                 return False
@@ -28,8 +37,8 @@ class Turns:
             return True
 
     def alone(self) -> bool:
-        """Exchange the place for the whole process, once all others have ended. False when given up; the place is
-        kept then.
+        """Exchange the place for the whole process, once all others have ended. False when given up, or behind another
+        suspect for too long; the place is kept then.
         """
         with self._changed:
             if self._alone_thread == threading.get_ident():
@@ -39,7 +48,7 @@ class Turns:
             if not self._wait(lambda: self._alone_thread is None and self._beside == 0):
                 self._beside += 1
                 return False
-            self._alone_thread = threading.get_ident()
+            self._alone_thread, self._alone_since = threading.get_ident(), time.monotonic()
             return True
 
     def done(self) -> None:
@@ -55,5 +64,7 @@ class Turns:
         while not self._given_up():
             if free():
                 return True
+            if self._alone_thread is not None and time.monotonic() - self._alone_since > PATIENCE:
+                return False
             self._changed.wait(0.1)
         return False

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
@@ -55,10 +57,43 @@ def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None
     beside.ended.set()
     assert sorted([first.settled(), second.settled()], key=str) == [None, True]
     (first if first.got else second).ended.set()
-    time.sleep(0.1)
+    time.sleep(0.3)
     assert (first.got, second.got) == (True, True)
     first.ended.set()
     second.ended.set()
+
+
+def test_nobody_waits_long_behind_a_suspect_for_another_process_may_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.3)
+    turns = Turns(lambda: False)
+    first, second = Job(turns, alone=True), Job(turns, alone=True)
+    for job in (first, second):
+        job.start()
+    time.sleep(0.1)
+    for job in (first, second):
+        job.may_go_alone.set()
+        job.settled()
+    time.sleep(0.4)
+    assert sorted([first.got, second.got]) == [False, True]
+    assert turns.beside() is False, "a newcomer behind it"
+    for job in (first, second):
+        job.ended.set()
+
+
+def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One after the other in one process, the last of ten would wait for nine deadlines."""
+    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
+    world = World(handler=lambda payload, run: time.sleep(1))
+    messages = [world.submitted(a_running_job()) for _ in range(4)]
+    world.clock.forward(LEASE + 4 * SECOND)
+    begun = time.monotonic()
+    kept = world.run_batch(*messages)
+    assert len(kept) == 3
+    assert time.monotonic() - begun < 3, "they waited for each other"
+    assert {world.mailbox.hidden[message_id] for message_id in kept} == {timedelta()}, "visible at once"
+    assert [world.found(m).run for m in messages].count(1) == 3, "not taken over here"
 
 
 def test_a_waiter_that_gives_up_frees_nobodys_turn_but_its_own() -> None:

@@ -1,0 +1,101 @@
+"""Batch: what one invocation's threads share, and each delivery's place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from shared.domain.lease import REDELIVERY_MARGIN
+from shared.domain.outcome import Outcome
+from shared.jobs import JobType
+from shared.operations.turns import Turns
+from shared.operations.watch import Watch
+from shared.ports import Measured, Message
+
+if TYPE_CHECKING:
+    from shared.operations.run import WorkerPorts
+
+DEFAULT_LEASE = timedelta(seconds=30)
+FINISHING_MARGIN = timedelta(seconds=5)
+"""Kept of the invocation for the record, the acknowledgement and the answer."""
+
+NO_TIME_WAIT = timedelta(seconds=30)
+"""A suspect waited for its neighbours until too little time was left: the next invocation is another one."""
+
+HIDDEN_ENOUGH = timedelta(seconds=1)
+"""A message hidden no longer ago may be leased without hiding it anew: its lease is as much shorter."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One invocation's state: what is watched, what each message came to, and since when each is hidden."""
+
+    watch: Watch
+    kept: set[str] = field(default_factory=set)
+    done: list[Message] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
+    hidden_at: dict[str, datetime] = field(default_factory=dict)
+    turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(lambda: bool(self.watch.hung))
+
+    def hide(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
+        """Hide these for their lease and the margin: a crash is repaired in seconds, not in six times the timeout."""
+        self.hidden_at |= {message.message_id: ports.clock.now() for message in messages}
+        ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
+
+    def release(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
+        """Back to the queue at once; nothing was leased, so no attempt is spent."""
+        if messages:
+            ports.mailbox.hide(messages, [timedelta()] * len(messages))
+            self.kept |= {message.message_id for message in messages}
+            self.measured += [Measured(type=message.type, outcome=Outcome.RELEASED) for message in messages]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One delivery in its batch; see acquire.Place."""
+
+    message: Message
+    batch: Batch
+    ports: WorkerPorts
+
+    def alone(self) -> timedelta | None:
+        """See acquire.Place. Behind another suspect the message is released at once, for another process to take."""
+        if not self.batch.turns.alone():
+            return timedelta()
+        return None if self.has_time(suspect=True) else NO_TIME_WAIT
+
+    def hidden_since(self) -> datetime:
+        """See acquire.Place. One that waited for its turn is hidden anew."""
+        now = self.ports.clock.now()
+        if now - self.batch.hidden_at.get(self.message.message_id, now) > HIDDEN_ENOUGH:
+            self.batch.hide([self.message], self.ports)
+        return self.batch.hidden_at.get(self.message.message_id, now)
+
+    def has_time(self, *, suspect: bool = False) -> bool:
+        """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends.
+
+        A suspect, which has waited for its neighbours, is content with its lease: its deadline is what is left then,
+        and once it has failed at that it is no suspect any more.
+        """
+        job_type = _type_of(self.message, self.ports)
+        longest = timedelta() if job_type is None else job_type.deadline
+        if suspect and job_type is not None:
+            longest = min(longest, job_type.lease)
+        return not self.batch.watch.hung and self.ports.time_left() >= FINISHING_MARGIN + longest
+
+
+def _lease_of(message: Message, ports: WorkerPorts) -> timedelta:
+    job_type = _type_of(message, ports)
+    return DEFAULT_LEASE if job_type is None else job_type.lease
+
+
+def _type_of(message: Message, ports: WorkerPorts) -> JobType | None:
+    try:
+        return ports.catalogue.get(message.type)
+    except Exception:  # a file that does not import is said where its message is delivered
+        return None
