@@ -188,8 +188,9 @@ def _mark(sent: Sequence[Job], ports: RelayPorts) -> None:
             ports.store.apply(job.job_id, MARK, Seen(dispatch=job.dispatch), published_at=ports.clock.now())
         except MoveRefused as e:
             ports.log.event("mark-late", job=job.job_id, type=job.type, state=e.found.state if e.found else "gone")
-        except StoreUnavailable as e:
-            ports.log.event("mark-failed", level="warning", job=job.job_id, type=job.type, state=job.state, why=str(e))
+        except Exception as e:  # whatever it is, the others' flags must close; the sweeper rings this one again
+            level = "warning" if isinstance(e, StoreUnavailable) else "error"
+            ports.log.event("mark-failed", level=level, job=job.job_id, type=job.type, state=job.state, error=e)
 
     if len(sent) == 1:
         mark(sent[0])

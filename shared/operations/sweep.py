@@ -27,7 +27,7 @@ from shared.domain.states import (
     State,
     Transition,
 )
-from shared.errors import MoveRefused, StoreUnavailable
+from shared.errors import MoveRefused, RingRefused
 from shared.operations.endings import ending
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.operations.promote import PromoterPorts, promote_job
@@ -63,7 +63,7 @@ def sweep_job(job_id: str, ports: SweeperPorts, *, queue_empty: bool, dry_run: b
     """Look at one record and make the one repair it asks for; None when it is as it should be, or gone.
 
     queue_empty  whether its queue held no message at all, hidden and delayed ones included, when the sweep began
-    Raises StoreUnavailable.
+    Raises StoreUnavailable, and whatever a record that nobody can read raises: its caller guards each job.
     """
     job = ports.store.get(job_id)
     if job is None:
@@ -125,8 +125,10 @@ def sweep_dead_letters(queue: Queue, ports: SweeperPorts, *, dry_run: bool = Fal
         for message in messages:
             try:
                 one = _sweep_message(queue, message, ports, dry_run)
-            except StoreUnavailable as e:
-                ports.log.event("not-swept", level="warning", job=message.job_id, type=message.type, error=e)
+            except RingRefused:
+                raise
+            except Exception as e:  # a record nobody can read must not keep those behind it from being looked at
+                ports.log.event("not-swept", level="error", job=message.job_id, type=message.type, error=e)
                 continue
             repaired += [one] if one is not None else []
     return repaired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -29,8 +30,10 @@ def poisoned(queue: str, **more: Any) -> tuple[Cloud, Counter[str]]:
 
     def handler(cloud: Cloud, run: Any) -> None:
         starts[run.job_id] += 1
+        time.sleep(0.1)  # so long that those beside the poison are at work when it strikes
         if run.job_id == POISON:
             cloud.worker_dies()
+        time.sleep(0.1)
 
     def begin(cloud: Cloud) -> None:
         for key in ("poison", "k1", "k2", "k3"):

@@ -1,4 +1,6 @@
-"""Cases that have broken other job systems and are no single part's business; the rest stand with their parts."""
+"""Cases that have broken other job systems and are no single part's business; the rest stand with their parts, and
+docs/what-broke-others.md has them all.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from tests.world import LEASE, SECOND, Order, World, raising, refuse_to_run
 
 
 def test_a_job_that_completes_between_a_repairs_read_and_its_write_stays_completed() -> None:
+    """SCENARIOS 2."""
     world = World()
     message = world.submitted(a_running_job(lease_expires_at=None, holder="token-1"))
     stuck = replace(world.found(message), lease_expires_at=world.clock.now() - 10 * SECOND)
@@ -34,6 +37,7 @@ def test_a_job_that_completes_between_a_repairs_read_and_its_write_stays_complet
 
 
 def test_what_sqs_moved_away_before_any_worker_ran_it_is_parked_with_no_attempt_and_can_be_replayed() -> None:
+    """SCENARIOS 9."""
     world = World()
     message = world.submitted(a_job())
     parked = world.store.apply(message.job_id, PARK, seen_for(world.found(message)), **changes_for(PARK))
@@ -44,6 +48,7 @@ def test_what_sqs_moved_away_before_any_worker_ran_it_is_parked_with_no_attempt_
 
 
 def test_messages_whose_acknowledgement_failed_come_back_and_run_nothing() -> None:
+    """SCENARIOS 13."""
     ran: list[str] = []
     world = World(handler=lambda payload, run: ran.append(run.job_id))
     messages = [world.submitted(a_job()) for _ in range(10)]
@@ -53,6 +58,7 @@ def test_messages_whose_acknowledgement_failed_come_back_and_run_nothing() -> No
 
 
 def test_a_warm_environment_runs_its_second_batch_after_a_first_that_failed() -> None:
+    """SCENARIOS 15."""
     world = World(handler=raising(TransientFailure("x")))
     bad = world.submitted(a_job())
     assert world.run_batch(bad) == [bad.message_id]
@@ -64,7 +70,7 @@ def test_a_warm_environment_runs_its_second_batch_after_a_first_that_failed() ->
 
 @pytest.mark.parametrize("attempts", [2, 8, 50])
 def test_sqs_never_moves_a_message_before_the_policy_of_its_type_is_used_up(attempts: int) -> None:
-    """Types of any number of attempts share a queue, whose receive count knows nothing of them."""
+    """SCENARIOS 17. Types of any number of attempts share a queue, whose receive count knows nothing of them."""
     policy = RetryPolicy((timedelta(), *[timedelta(seconds=1)] * (attempts - 1)), spread=timedelta())
     world = World(handler=raising(TransientFailure("x")), policy=policy)
     message, receives, most = world.submitted(a_job(max_attempts=attempts)), 1, 1
@@ -77,7 +83,7 @@ def test_sqs_never_moves_a_message_before_the_policy_of_its_type_is_used_up(atte
 
 
 def test_an_effect_is_found_again_under_a_doorbell_with_a_new_message_id() -> None:
-    """The provider accepted, then the handler raised; idempotency keyed on message ids would charge again."""
+    """SCENARIOS 27. The provider accepted, the handler raised; idempotency keyed on message ids would charge again."""
     charges: list[int] = []
     policy = RetryPolicy((timedelta(), timedelta(minutes=10)))
 
