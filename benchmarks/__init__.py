@@ -1,0 +1,1 @@
+"""Measurements that compare, rather than check."""

@@ -1,0 +1,1 @@
+"""What a user of Holdfast would drop into shared/jobs."""
