@@ -31,6 +31,7 @@ CHANGES: Mapping[str, Any] = {
     "due_key": "due#7",
     "due_at": NOW + timedelta(hours=2),
     "rung_at": NOW,
+    "queued_at": NOW,
     "holder": "holder-2",
     "lease_expires_at": NOW + timedelta(seconds=30),
     "started_at": NOW,

@@ -99,6 +99,7 @@ class Job:
     trace_id: str | None = None
     outbox: str | None = None
     published_at: datetime | None = None
+    queued_at: datetime | None = None
     rung_at: datetime | None = None
     holder: str | None = None
     lease_expires_at: datetime | None = None

@@ -86,9 +86,11 @@ def broken(job: Job, now: datetime, *, queue_empty: bool, retention: timedelta, 
 
 
 def _rung_too_long_ago(job: Job, now: datetime) -> bool:
-    """Each wait is as long as all before it, which backs off without a counter: a slow stream is not a lost record."""
-    begun = job.dead_at if job.state is State.DEAD else job.available_at
-    begun = begun or job.created_at
+    """Each wait is as long as all before it, which backs off without a counter: a slow stream is not a lost record.
+
+    Counted from the ring, not from the job's own time: of an old job's requeue the second ring would come hours later.
+    """
+    begun = (job.dead_at if job.state is State.DEAD else job.queued_at) or job.created_at
     if job.rung_at is None:
         return now - begun > PATIENCE
     return now - job.rung_at > max(PATIENCE, job.rung_at - begun)

@@ -201,6 +201,10 @@ WAIT_OVER = Versus("next_attempt_at", "<=", seen="now")
 _RING_ADDS = (("dispatch", 1),)
 _RING_FIXED = (("outbox", OUTBOX_OPEN),)
 _RING_DROPS = ("published_at", "rung_at")
+_RING_SETS = ("queued_at",)
+"""When the job was rung for the first time under this dispatch; a job may be old and its ring young. A submitted job's
+is its created_at, a dead one's its dead_at.
+"""
 _LEASE_SETS = ("holder", "lease_expires_at", "started_at", "code_version")
 _LEASE_DROPS = ("next_attempt_at", "reason", "progress")
 _ERROR_SETS = ("error_class", "error_code", "error_message", "last_error_at")
@@ -223,7 +227,7 @@ PROMOTE = Transition(
     arms=(_from(State.SCHEDULED), _from(State.RETRYING, where=(Exists("due_key"),))),
     target=State.QUEUED,
     guards=(DISPATCH, Versus("due_at", "<=", seen="horizon")),
-    sets=("open_key", "available_at"),
+    sets=("open_key", "available_at", *_RING_SETS),
     fixed=_RING_FIXED,
     adds=_RING_ADDS,
     drops=(*_RING_DROPS, "due_key", "due_at"),  # next_attempt_at tells, until the lease, when a promoted job starts
@@ -251,6 +255,7 @@ REDISPATCH = Transition(
     arms=(_from(State.RETRYING, where=(NOT_IN_DUE, WAIT_OVER)),),
     target=State.QUEUED,
     guards=(DISPATCH,),
+    sets=_RING_SETS,
     fixed=_RING_FIXED,
     adds=_RING_ADDS,
     drops=(*_RING_DROPS, "next_attempt_at", "reason"),
@@ -260,6 +265,7 @@ REQUEUE = Transition(
     arms=(_from(State.RUNNING),),
     target=State.QUEUED,
     guards=(*LAPSED, *GO, *BUDGET),
+    sets=_RING_SETS,
     fixed=_RING_FIXED,
     adds=(*_RING_ADDS, ("stalls", 1)),
     drops=(*_RING_DROPS, "lease_expires_at"),
@@ -367,7 +373,7 @@ CONTINUE = Transition(
     arms=(_from(State.RUNNING),),
     target=State.QUEUED,
     guards=(*MINE, NOT_CANCELLED, Either((Missing("checkpoint"), Versus("checkpoint", "<>", seen="checkpoint")))),
-    sets=("checkpoint", "available_at"),
+    sets=("checkpoint", "available_at", *_RING_SETS),
     may=("progress",),
     fixed=(*_RING_FIXED, ("stalls", 0)),
     adds=(*_RING_ADDS, ("attempts", -1)),
@@ -474,7 +480,7 @@ REPLAY = Transition(
     arms=(_from(State.DEAD, State.EXPIRED, State.CANCELLED),),
     target=State.QUEUED,
     guards=(DISPATCH,),
-    sets=("deadline_at", "open_key", "available_at"),
+    sets=("deadline_at", "open_key", "available_at", *_RING_SETS),
     fixed=(*_RING_FIXED, ("attempts", 0), ("stalls", 0)),
     adds=_RING_ADDS,
     drops=(

@@ -182,7 +182,7 @@ def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, po
     if ports.queue.fifo or message.receives <= RECEIVE_LIMIT:
         ports.mailbox.hide([message], [wait])
         return Outcome.RELEASED
-    after = ports.store.apply(found.job_id, REQUEUE, seen)
+    after = ports.store.apply(found.job_id, REQUEUE, seen, queued_at=ports.clock.now())
     record_lapsed_run(found, after.state, ports)
     return Outcome.STALE
 

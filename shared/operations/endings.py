@@ -56,5 +56,6 @@ def replay_changes(found: Job, now: datetime) -> dict[str, Any]:
     return {
         "open_key": open_key(found.queue, found.job_id),
         "available_at": now,
+        "queued_at": now,
         "deadline_at": now + timedelta(seconds=found.max_age_seconds),
     }

@@ -117,7 +117,8 @@ class Settlement:
         """The handler got as far as the checkpoint: the rest is another run's, at once, under a fresh doorbell."""
         if wrong := self._checkpoint_fault(checkpoint):
             return self.fail(DeterministicFailure(wrong, code="checkpoint-invalid"))
-        changes = {"checkpoint": json.loads(json.dumps(checkpoint)), "available_at": self.ports.clock.now()}
+        now = self.ports.clock.now()
+        changes = {"checkpoint": json.loads(json.dumps(checkpoint)), "available_at": now, "queued_at": now}
         try:
             self._apply(CONTINUE, changes, checkpoint=changes["checkpoint"])
         except MoveRefused as e:

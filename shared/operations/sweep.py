@@ -101,9 +101,9 @@ def _move(job: Job, repair: Repair, now: datetime) -> tuple[Transition, dict[str
         case Repair.RING_AGAIN:
             return RING_AGAIN, {"rung_at": now}
         case Repair.REDISPATCH:
-            return REDISPATCH, {}
+            return REDISPATCH, {"queued_at": now}
         case Repair.REQUEUE:
-            return REQUEUE, {}
+            return REQUEUE, {"queued_at": now}
         case Repair.DEAD_LETTER | Repair.EXPIRE | Repair.CANCEL:
             move, changes, _ = ending(_NEXT[repair], job, now)
             return move, changes

@@ -35,10 +35,17 @@ def test_a_doorbell_that_was_not_rung_for_a_minute_is_rung_again() -> None:
     assert found(a_job(), MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
 
 
-def test_a_delayed_job_is_not_overdue_before_its_time() -> None:
+def test_a_delayed_jobs_lost_ring_is_repaired_before_its_time_comes() -> None:
+    """Its doorbell waits in the queue (DelaySeconds), so it must be there by then."""
     job = a_job(available_at=NOW + 10 * MINUTE)
-    assert found(job, 10 * MINUTE) is None
-    assert found(job, 11 * MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
+    assert found(job, MINUTE) is None
+    assert found(job, MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
+
+
+def test_the_patience_with_a_ring_counts_from_the_ring_and_not_from_the_jobs_age() -> None:
+    old = a_job(available_at=NOW - 5 * HOUR, created_at=NOW - 5 * HOUR, queued_at=NOW)
+    assert found(old, MINUTE) is None
+    assert found(old, MINUTE + SECOND) == Broken("unpublished", Repair.RING_AGAIN)
 
 
 def test_a_dead_job_without_its_copy_in_the_dlq_is_rung_again() -> None:

@@ -30,7 +30,7 @@ def test_a_job_that_completes_between_a_repairs_read_and_its_write_stays_complet
     seen = seen_for(stuck)
     assert world.deliver(message) is Outcome.COMPLETED
     with pytest.raises(MoveRefused) as lost:
-        world.store.apply(stuck.job_id, REQUEUE, seen)
+        world.store.apply(stuck.job_id, REQUEUE, seen, **changes_for(REQUEUE))
     assert lost.value.found is not None
     assert lost.value.found.state is State.COMPLETED
     assert world.found(message).state is State.COMPLETED
