@@ -122,9 +122,9 @@ class Message:
 class Mailbox(Protocol):
     """The worker's side of its queue. Acknowledging is the batch answer's business (ReportBatchItemFailures)."""
 
-    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
-        """Let each message come back this long after now (0: at once). Best effort: a message whose visibility could
-        not be set comes back by its earlier one, which costs time and nothing else.
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> Sequence[Message]:
+        """Let each message come back this long after now (0: at once). Best effort; returns those whose visibility
+        could not be set: they come back by their earlier one, which costs time and nothing else.
         """
 
     def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -126,10 +126,11 @@ class MemoryMailbox:
     def acknowledge(self, messages: Sequence[Message]) -> None:
         self.acknowledged += [message.message_id for message in messages]
 
-    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> Sequence[Message]:
         for message, wait in zip(messages, for_, strict=True):
             self.hidden[message.message_id] = wait
             self.hides.append((message.message_id, wait))
+        return ()
 
     def set_aside(self, message: Message, why: str) -> None:
         self.orphans.append((message, why))

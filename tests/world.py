@@ -105,6 +105,7 @@ class World:
             code_version="abc1234",
             dice=lambda: 1.0,
             token=self.token,
+            pause=lambda for_: self.clock.forward(for_) if isinstance(self.clock, TestClock) else None,
             time_left=lambda: self.time_left,
             end_process=lambda: self.ends.append("ended"),
         )

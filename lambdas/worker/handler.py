@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -48,6 +49,7 @@ PORTS = WorkerPorts(
     code_version=SETTINGS.code_version,
     dice=random.random,
     token=lambda: secrets.token_hex(8),
+    pause=lambda for_: time.sleep(for_.total_seconds()),
     time_left=lambda: QUEUE.function_timeout,
     end_process=lambda: os._exit(1),  # no clean-up: it would wait for the very thread that hangs
 )

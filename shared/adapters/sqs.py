@@ -88,15 +88,17 @@ class SqsMailbox:
         self._name, self._dead_letters = queue.physical_name(prefix), queue.dead_letter_name(prefix)
         self._urls = QueueUrls(client)
 
-    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> Sequence[Message]:
         """See Mailbox. Rounded up to whole seconds: a message that comes back early costs a receive."""
-        pairs = list(zip(messages, for_, strict=True))
+        pairs, unset = list(zip(messages, for_, strict=True)), list[Message]()
         for start in range(0, len(pairs), 10):
             entries = [
                 {"Id": str(n), "ReceiptHandle": message.receipt, "VisibilityTimeout": _seconds(wait)}
                 for n, (message, wait) in enumerate(pairs[start : start + 10])
             ]
-            self._best_effort("change_message_visibility_batch", "visibility-not-set", entries)
+            failed = self._best_effort("change_message_visibility_batch", "visibility-not-set", entries)
+            unset += [messages[start + int(n)] for n in failed]
+        return unset
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         """See Mailbox."""
@@ -118,15 +120,18 @@ class SqsMailbox:
             )
         )
 
-    def _best_effort(self, operation: str, said: str, entries: list[dict[str, Any]]) -> None:
+    def _best_effort(self, operation: str, said: str, entries: list[dict[str, Any]]) -> list[str]:
+        """Ids of the entries that SQS did not take."""
         try:
             url = self._urls.of(self._name)
             answer = _or_refused(lambda: getattr(self._client, operation)(QueueUrl=url, Entries=entries))
+            failed = [f["Id"] for f in answer.get("Failed", ())]
             why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
         except RingRefused as e:
-            why = str(e)
+            failed, why = [entry["Id"] for entry in entries], str(e)
         if why:
             self._log.event(said, level="warning", why=why)
+        return failed
 
 
 class SqsDeadLetters:

@@ -24,6 +24,9 @@ FINISHING_MARGIN = timedelta(seconds=5)
 NO_TIME_WAIT = timedelta(seconds=30)
 """A suspect waited for its neighbours until too little time was left: the next invocation is another one."""
 
+TRIES_ELSEWHERE = 8
+"""Receives up to which a suspect looks for room in other processes, rather than wait for the healthy jobs beside it."""
+
 HIDDEN_ENOUGH = timedelta(seconds=1)
 """A message hidden no longer ago may be leased without hiding it anew: its lease is as much shorter."""
 
@@ -43,9 +46,13 @@ class Batch:
         self.turns = Turns(lambda: bool(self.watch.hung))
 
     def hide(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
-        """Hide these for their lease and the margin: a crash is repaired in seconds, not in six times the timeout."""
-        self.hidden_at |= {message.message_id: ports.clock.now() for message in messages}
-        ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
+        """Hide these for their lease and the margin: a crash is repaired in seconds, not in six times the timeout.
+
+        What SQS did not take is tried once more as its job is leased (`Place.hidden_since`).
+        """
+        now = ports.clock.now()
+        unset = ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
+        self.hidden_at |= {message.message_id: now for message in messages if message not in unset}
 
     def release(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
         """Back to the queue at once; nothing was leased, so no attempt is spent."""
@@ -64,17 +71,19 @@ class Place:
     ports: WorkerPorts
 
     def alone(self) -> timedelta | None:
-        """See acquire.Place. Behind another suspect the message is released at once, for another process to take."""
-        if not self.batch.turns.alone():
+        """See acquire.Place. Where others are in the way the message is released, for another process to take."""
+        if not self.batch.turns.alone(waits=self.message.receives > TRIES_ELSEWHERE):
             return timedelta()
         return None if self.has_time(suspect=True) else NO_TIME_WAIT
 
     def hidden_since(self) -> datetime:
         """See acquire.Place. One that waited for its turn is hidden anew."""
         now = self.ports.clock.now()
-        if now - self.batch.hidden_at.get(self.message.message_id, now) > HIDDEN_ENOUGH:
+        hidden_at = self.batch.hidden_at.get(self.message.message_id)
+        if hidden_at is None or now - hidden_at > HIDDEN_ENOUGH:
             self.batch.hide([self.message], self.ports)
-        return self.batch.hidden_at.get(self.message.message_id, now)
+            return now
+        return hidden_at
 
     def has_time(self, *, suspect: bool = False) -> bool:
         """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends.

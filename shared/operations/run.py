@@ -43,6 +43,7 @@ class WorkerPorts:
     """What a worker needs.
 
     dice, token        uniform in [0, 1); a fresh secret per lease
+    pause              let this time pass
     time_left          of this invocation
     end_process        called when a handler hangs, after its neighbours ended and were acknowledged; does not return
     """
@@ -60,6 +61,7 @@ class WorkerPorts:
     code_version: str
     dice: Callable[[], float]
     token: Callable[[], str]
+    pause: Callable[[timedelta], None]
     time_left: Callable[[], timedelta]
     end_process: Callable[[], None]
 

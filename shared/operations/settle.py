@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from shared.domain.states import (
     Transition,
 )
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, TransientFailure
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.endings import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
@@ -38,6 +38,11 @@ from shared.ports import Measured, Message
 
 if TYPE_CHECKING:
     from shared.operations.run import WorkerPorts
+
+
+INSIST_EVERY = timedelta(milliseconds=500)
+INSIST_MARGIN = timedelta(seconds=2)
+"""Of the lease and of the invocation: what the last try may take."""
 
 
 @dataclass(slots=True)
@@ -55,6 +60,7 @@ class Settlement:
     handle: RunHandle
     ports: WorkerPorts
     measured: list[Measured]
+    hung: bool = False
     _claim: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
@@ -70,6 +76,7 @@ class Settlement:
         if not self.claim():
             return None
         self.handle.close()
+        self.hung = True  # the watch fences others too, and cannot wait for the table
         try:
             now = self.ports.clock.now()
             left = max(self.handle.lease_expires_at or now, process_ends_at) - now
@@ -212,13 +219,31 @@ class Settlement:
         latest = {"progress": self.handle.latest} if progress and self.handle.latest is not None else {}
         seen = self.lease.seen(checkpoint)
         try:
-            return self.ports.store.apply(self.job.job_id, move, seen, **changes, **latest)
+            return self._insist(lambda: self.ports.store.apply(self.job.job_id, move, seen, **changes, **latest))
         except MoveRefused as e:
             if e.found is not None and self._is_mine(e.found):
                 if all(getattr(e.found, name) == value for name, value in changes.items() if name not in move.first):
-                    return e.found  # our own write, repeated by the SDK after a lost answer
+                    return e.found  # our own write, repeated after a lost answer
                 raise
             raise LeaseLost(self.job.job_id, move.name, e.found) from e
+
+    def _insist(self, write: Callable[[], Job]) -> Job:
+        """Repeat the write while the table does not answer and the lease lasts: given up, the run would pass for one
+        whose worker vanished, and after two of those a healthy job is dead as `stalled`.
+        """
+        while True:
+            try:
+                return write()
+            except StoreUnavailable as e:
+                if not self._may_insist():
+                    raise
+                self.ports.log.event("end-not-recorded", level="warning", job=self.job.job_id, error=e)
+                self.ports.pause(INSIST_EVERY)
+
+    def _may_insist(self) -> bool:
+        ends_at = self.handle.lease_expires_at
+        left = ends_at - self.ports.clock.now() if ends_at is not None else timedelta()
+        return not self.hung and min(left, self.ports.time_left()) > INSIST_MARGIN
 
     def _is_mine(self, found: Job) -> bool:
         return found.run == self.lease.run and found.holder == self.lease.holder

@@ -4,8 +4,9 @@ A job whose worker vanished may be what made it vanish. Were it started again be
 theirs too, and the stall limit would stop innocent jobs with it (SCENARIOS 3). So a reclaimed job runs alone.
 
 Nobody waits long behind a suspect: after PATIENCE the message goes back, and another process takes it. Else a batch of
-ten that one crash returned would run one after the other, for as long as ten deadlines. A suspect does wait for the
-healthy jobs beside it: sent back, it would meet others like them on a busy lane, again and again.
+ten that one crash returned would run one after the other, for as long as ten deadlines. A suspect looks elsewhere too
+before it waits for the healthy jobs beside it; in the end it does wait: on a busy lane it would meet others like them
+everywhere.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE = 1.0
-"""Seconds behind a suspect before its process is left to it."""
+PATIENCE = 0.3
+"""Seconds in another's way before the process is left to it: a short job is waited for, a long one is not."""
 
 
 class Turns:
@@ -36,16 +37,17 @@ class Turns:
             self._beside += 1
             return True
 
-    def alone(self) -> bool:
-        """Exchange the place for the whole process, once all others have ended. False when given up, or behind another
-        suspect for too long; the place is kept then.
+    def alone(self, *, waits: bool) -> bool:
+        """Exchange the place for the whole process, once all others have ended. False when given up, behind another
+        suspect for too long, or unless it `waits` behind healthy jobs; the place is kept then.
         """
         with self._changed:
             if self._alone_thread == threading.get_ident():
                 return True  # a race was lost and the takeover is tried again
             self._beside -= 1
             self._changed.notify_all()
-            if not self._wait(lambda: self._alone_thread is None and self._beside == 0):
+            patience = None if waits else PATIENCE
+            if not self._wait(lambda: self._alone_thread is None and self._beside == 0, patience):
                 self._beside += 1
                 return False
             self._alone_thread, self._alone_since = threading.get_ident(), time.monotonic()
@@ -60,11 +62,15 @@ class Turns:
                 self._beside -= 1
             self._changed.notify_all()
 
-    def _wait(self, free: Callable[[], bool]) -> bool:
+    def _wait(self, free: Callable[[], bool], patience: float | None = None) -> bool:
+        begun = time.monotonic()
         while not self._given_up():
             if free():
                 return True
-            if self._alone_thread is not None and time.monotonic() - self._alone_since > PATIENCE:
+            now = time.monotonic()
+            if self._alone_thread is not None and now - max(self._alone_since, begun) > PATIENCE:
                 return False
-            self._changed.wait(0.1)
+            if self._alone_thread is None and patience is not None and now - begun > patience:
+                return False
+            self._changed.wait(0.05)
         return False

@@ -125,11 +125,12 @@ class Cloud:
     def park(self, record: object, why: str) -> None:
         self.orphans.append(why)
 
-    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> None:
+    def hide(self, messages: Sequence[Message], for_: Sequence[timedelta]) -> Sequence[Message]:
         for message, wait in zip(messages, for_, strict=True):
             for standing in self.queue:
                 if standing.message.message_id == message.message_id:
                     standing.visible_at = self.clock.now() + wait
+        return ()
 
     def set_aside(self, message: Message, why: str) -> None:
         self.orphans.append(why)

@@ -14,7 +14,7 @@ import pytest
 from shared.domain.job import Job, Progress
 from shared.domain.outcome import Outcome
 from shared.domain.run import StoredFile
-from shared.domain.states import CANCEL_RUNNING, RECLAIM, RENEW, REQUEST_CANCEL, Seen, State
+from shared.domain.states import CANCEL_RUNNING, COMPLETE, RECLAIM, RENEW, REQUEST_CANCEL, Seen, State
 from shared.errors import (
     DeterministicFailure,
     EnvironmentalFailure,
@@ -395,7 +395,7 @@ def test_progress_renews_lease_and_visibility_at_most_every_third_of_the_lease()
         (20, NOW + 50 * SECOND),
         (30, NOW + 60 * SECOND),
     ]
-    assert [wait for _, wait in world.mailbox.hides] == [33 * SECOND] * 3
+    assert [wait for _, wait in world.mailbox.hides] == [33 * SECOND] * 4, "one at its lease, one a renewal"
     assert world.found(message).progress == Progress(30, 100, "pages")
 
 
@@ -712,14 +712,83 @@ def test_the_lease_counts_from_before_its_message_was_hidden_so_that_a_takeover_
     message = world.submitted(a_job())
     plain_hide, leases = world.mailbox.hide, []
 
-    def slow_hide(messages: Any, for_: Any) -> None:
-        plain_hide(messages, for_)
+    def slow_hide(messages: Any, for_: Any) -> Any:
+        unset = plain_hide(messages, for_)
         world.clock.forward(timedelta(milliseconds=700))
+        return unset
 
     world.mailbox.hide = slow_hide  # type: ignore[method-assign]
     world.handler = lambda payload, run: leases.append(world.found(message).lease_expires_at)
     world.run_batch(message)
     assert leases == [NOW + LEASE]
+
+
+def test_a_message_that_could_not_be_hidden_is_hidden_as_its_job_is_leased() -> None:
+    """Left with the queue's own visibility, six timeouts, a crash would cost the sweeper's patience."""
+    world = World()
+    message, plain_hide, asked = world.submitted(a_job()), world.mailbox.hide, []
+
+    def throttled_once(messages: Any, for_: Any) -> Any:
+        asked.append(for_)
+        return list(messages) if len(asked) == 1 else plain_hide(messages, for_)
+
+    world.mailbox.hide = throttled_once  # type: ignore[method-assign]
+    world.handler = lambda payload, run: asked.append("runs")
+    assert world.run_batch(message) == []
+    assert asked == [[LEASE + 3 * SECOND], [LEASE + 3 * SECOND], "runs"]
+
+
+@pytest.mark.parametrize("end", ["complete", "retry", "dead-letter"])
+def test_an_end_that_the_table_does_not_take_at_once_is_written_while_the_lease_lasts(end: str) -> None:
+    """Given up, it would pass for a crash, and a healthy job would be dead as stalled after two of them."""
+    endings = {"retry": TransientFailure("busy"), "dead-letter": DeterministicFailure("row 7")}
+    world = World(handler=raising(endings[end]) if end in endings else lambda payload, run: None)
+    message = world.submitted(a_job())
+    plain_apply, refused = world.store.apply, []
+
+    def down_for_twenty_seconds(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move.name == end and world.clock.now() < NOW + 20 * SECOND:
+            refused.append(move.name)
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = down_for_twenty_seconds  # type: ignore[method-assign]
+    world.run_batch(message)
+    assert len(refused) == 40
+    assert world.found(message).state in (State.COMPLETED, State.RETRYING, State.DEAD)
+    assert world.found(message).stalls == 0
+
+
+def test_an_end_that_the_table_never_takes_is_given_up_before_the_lease_ends() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move is COMPLETE:
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = down  # type: ignore[method-assign]
+    assert world.run_batch(message) == [message.message_id]
+    assert NOW + 27 * SECOND <= world.clock.now() <= NOW + 28 * SECOND
+
+
+def test_an_end_is_not_insisted_on_beyond_the_invocation() -> None:
+    world = World(time_left=timedelta(minutes=14))
+    message = world.submitted(a_job())
+    plain_apply, tries = world.store.apply, []
+
+    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if move is COMPLETE:
+            tries.append(move)
+            world.time_left = 2 * SECOND
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = down  # type: ignore[method-assign]
+    assert world.run_batch(message) == [message.message_id]
+    assert len(tries) == 1
 
 
 def test_a_message_of_a_vanished_worker_that_no_one_here_can_take_over_does_not_come_back_at_once() -> None:

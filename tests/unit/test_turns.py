@@ -14,6 +14,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import StoreUnavailable
+from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import Batch, deliver, run_batch
 from shared.operations.turns import Turns
 from shared.operations.watch import Watch
@@ -35,7 +36,7 @@ class Job(threading.Thread):
     def run(self) -> None:
         assert self.turns.beside()
         self.may_go_alone.wait(FOREVER)
-        self.got = self.turns.alone() if self.wants_alone else True
+        self.got = self.turns.alone(waits=True) if self.wants_alone else True
         if self.got:
             self.ended.wait(FOREVER)
         self.turns.done()
@@ -43,6 +44,12 @@ class Job(threading.Thread):
     def settled(self) -> bool | None:
         time.sleep(0.15)
         return self.got
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long enough for what these tests wait for, where they do not say otherwise."""
+    monkeypatch.setattr("shared.operations.turns.PATIENCE", 5.0)
 
 
 def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None:
@@ -78,6 +85,27 @@ def test_nobody_waits_long_behind_a_suspect_for_another_process_may_have_room(mo
     assert turns.beside() is False, "a newcomer behind it"
     for job in (first, second):
         job.ended.set()
+
+
+def test_a_suspect_beside_long_healthy_jobs_looks_for_room_elsewhere_before_it_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
+    world = World()
+    suspect = world.submitted(a_running_job())
+    world.clock.forward(LEASE + 4 * SECOND)
+
+    def delivered_beside_a_healthy_job(receives: int) -> Outcome | None:
+        batch = Batch(Watch(world.clock))
+        assert batch.turns.beside()
+        threading.Timer(0.6, batch.turns.done).start()
+        return deliver(replace(suspect, receives=receives), batch, world.ports)
+
+    assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE) is Outcome.RELEASED
+    assert world.mailbox.hidden[suspect.message_id] == timedelta(), "visible at once, for a process with room"
+    assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE + 1) is Outcome.COMPLETED, (
+        "on a busy lane it waits in the end"
+    )
 
 
 def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once(
