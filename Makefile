@@ -1,6 +1,8 @@
 # Needs Python 3.11 or later and make, nothing else: Node comes as a wheel, the cloud as a local emulator.
 PYTHON ?= python3
 STAGE ?= dev
+STATES ?= 1000000
+HISTORIES ?= 20000
 # Asked for where it is used, once the environment is there.
 VERSION = $(shell $(BIN)/python -m local.revision)
 
@@ -15,10 +17,10 @@ READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhou
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup local up down status test lint format synth deploy diagram lock clean
+.PHONY: help setup local up down status test model soak crashtest crashbench lint format synth deploy diagram lock clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 setup: $(READY) ## create the environments; every other target does it by itself, and it costs nothing once done
 	@:
@@ -37,6 +39,18 @@ status: ## is the local cloud up, and where
 
 test: lint ## check everything: style, types, then every test (ARGS="-k lease" narrows the tests)
 	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
+
+model: setup ## explore the model of the rules: at most STATES (1000000) states in each of its configurations
+	@$(BIN)/python -m tests.model $(STATES) $(ARGS)
+
+soak: setup ## HISTORIES (20000) random histories of crashes, duplicates and losses; ARGS="--seed 7" replays one
+	@$(BIN)/python -m tests.histories $(HISTORIES) $(ARGS)
+
+crashtest: setup .build/faults/.ready ## kill -9 and faulty AWS answers on the local cloud, hundreds of jobs, effects counted
+	@$(TOOLS) $(BIN)/python -m tests.crash $(ARGS)
+
+crashbench: setup .build/rivals/.ready ## the same kill -9 on Celery, RQ, Dramatiq, Huey, arq, BullMQ and Holdfast; needs redis-server
+	@$(TOOLS) $(BIN)/python -m benchmarks.crash $(ARGS)
 
 lint: setup ## style, formatting and types
 	@$(BIN)/ruff check --quiet . && echo "ruff: style is clean"
@@ -62,14 +76,14 @@ diagram: setup ## draw the README's state diagram anew from the transition table
 
 lock: ## resolve the *.in files anew into the pinned, hashed *.txt files
 	@test -x .build/lock/bin/uv || { $(PYTHON) -m venv .build/lock && .build/lock/bin/python -m pip install -q --disable-pip-version-check uv==0.13.9; }
-	@for name in requirements requirements-dev local/emulator; do \
+	@for name in requirements requirements-dev local/emulator tests/crash/faults benchmarks/crash/rivals benchmarks/crash/arq; do \
 	  .build/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" $$name.in -o $$name.txt && echo "$$name.txt" || exit 1; \
 	done
 
 clean: ## end the local cloud, remove everything that was built
 	@if test -x $(BIN)/python && $(UP); then $(BIN)/python -m local down; fi
-	@rm -rf .venv .build .local node_modules cdk.out outputs.json .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .build .local node_modules benchmarks/crash/bullmq/node_modules cdk.out outputs.json .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: requirements-dev.txt
@@ -80,6 +94,18 @@ clean: ## end the local cloud, remove everything that was built
 .build/emulator/.ready: local/emulator.txt
 	@echo "set-up: the emulator's environment in .build/emulator"
 	@$(call environment,.build/emulator,local/emulator.txt)
+
+# microburst, the proxy between functions and emulator, has dependencies of its own that nothing else needs.
+.build/faults/.ready: tests/crash/faults.txt
+	@echo "set-up: the fault proxy's environment in .build/faults"
+	@$(call environment,.build/faults,tests/crash/faults.txt)
+
+# arq asks for an older redis client than Celery takes. The last line of an environment marks it ready, so npm comes first.
+.build/rivals/.ready: benchmarks/crash/rivals.txt benchmarks/crash/arq.txt benchmarks/crash/bullmq/package-lock.json .venv/.ready
+	@echo "set-up: the other job systems in .build/rivals, .build/arq and benchmarks/crash/bullmq"
+	@$(TOOLS) npm ci --prefix benchmarks/crash/bullmq --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@rm -rf .build/arq && $(PYTHON) -m venv .build/arq && .build/arq/bin/python $(PIP) -r benchmarks/crash/arq.txt
+	@$(call environment,.build/rivals,benchmarks/crash/rivals.txt)
 
 node_modules/.ready: package-lock.json .venv/.ready
 	@echo "set-up: the CDK command line in node_modules"

@@ -1,0 +1,159 @@
+"""Answers of AWS that are late, refused or lost, on the way between the functions and the emulator (microburst)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from local.place import LocalCloudError, Place
+from local.ports import free_above
+from local.processes import end, start, undisturbed
+
+Rule = Mapping[str, Any]
+
+REFUSED, ABORTED, LOST = "refused", "aborted", "answer-lost"
+USUAL = {REFUSED: 0.03, ABORTED: 0.02, LOST: 0.04}
+"""Of each call. The SDK tries three times, so such faults alone hardly ever reach our code …"""
+
+SQUALL = {REFUSED: 0.35, ABORTED: 0.2, LOST: 0.45}
+"""… so now and then, for a moment, most calls fail, and what they fail with is what the code must live with."""
+
+SQUALL_SECONDS, LULL_SECONDS = 1.2, (4.0, 9.0)
+REFUSALS = {
+    "dynamodb": {"code": "ProvisionedThroughputExceededException", "status": 400},
+    # Not RequestThrottled: the proxy gives that a prefix which AWS does not, and the SDK then never tries again.
+    "sqs": {"code": "ServiceUnavailable", "status": 503},
+}
+START_SECONDS = 15.0
+# The proxy draws from Python's own dice, which no option of it seeds; its request log costs more than all else.
+_SEEDED = """
+import logging, random, sys
+from microburst.cli import main
+random.seed(int(sys.argv.pop(1)))
+logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+sys.exit(main())
+"""
+
+
+def rules(odds: Mapping[str, float]) -> list[Rule]:
+    """Per service a refusal, a connection aborted before the call was passed on, and an answer lost after it took
+    effect. The proxy asks them in turn, so each is made as likely as it is meant to be.
+    """
+    written: list[Rule] = []
+    for service, refusal in REFUSALS.items():
+        left = 1.0
+        for kind, probability in odds.items():
+            written.append({"service": service, "probability": probability / left, **_effect(kind, refusal)})
+            left -= probability
+    return written
+
+
+def _effect(kind: str, refusal: Rule) -> Rule:
+    effects: Mapping[str, Rule] = {
+        REFUSED: {"error": refusal},
+        ABORTED: {"reset": True},
+        LOST: {"response": {"abort_bytes": 0}},
+    }
+    return effects[kind]
+
+
+class Faults:
+    """A running proxy."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """What functions take for AWS."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def set_rules(self, to: Sequence[Rule]) -> None:
+        """From now on these and no others."""
+        self._ask("POST", "rules", to)
+
+    def fired(self) -> Counter[str]:
+        """What was done since the last question, by service and kind: "dynamodb answer-lost"."""
+        events = self._ask("GET", "fired?limit=100000")
+        self._ask("DELETE", "fired")
+        return Counter(f"{event['service']} {_kind(event['action'])}" for event in events)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            raw = None if body is None else json.dumps(body)
+            connection.request(method, f"/_microburst/{path}", raw, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"the fault proxy answered {answer.status} to {method} {path}: {said[:300]!r}")
+            return json.loads(said)
+        finally:
+            connection.close()
+
+
+def _kind(action: str) -> str:
+    if action.startswith("error"):
+        return REFUSED
+    return ABORTED if action.startswith("reset") else LOST
+
+
+@contextmanager
+def faults(place: Place, upstream: str, seed: int) -> Iterator[Faults]:
+    """The proxy, passing everything on unharmed until it is told otherwise."""
+    python = place.project / ".build" / "faults" / "bin" / "python"
+    if not python.exists():
+        raise LocalCloudError(f"{python} is not there; run make crashtest, which sets it up")
+    proxy = Faults(free_above(place.port + 20))
+    options = ["--upstream", upstream, "--host", "127.0.0.1", "--port", str(proxy.port)]
+    command = [str(python), "-c", _SEEDED, str(seed), *options]
+    with undisturbed():
+        process = start("faults", command, env={"PATH": sys.prefix}, cwd=place.home, log=place.log("faults"))
+    try:
+        _wait(proxy)
+        yield proxy
+    finally:
+        end(process)
+
+
+def _wait(proxy: Faults) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            proxy.set_rules([])
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+@contextmanager
+def bad_weather(proxy: Faults, dice: random.Random) -> Iterator[None]:
+    """The usual faults, with squalls, until the end of the block."""
+    over = threading.Event()
+
+    def blow() -> None:
+        while not over.wait(dice.uniform(*LULL_SECONDS)):
+            proxy.set_rules(rules(SQUALL))
+            over.wait(SQUALL_SECONDS)
+            proxy.set_rules(rules(USUAL))
+
+    proxy.set_rules(rules(USUAL))
+    thread = threading.Thread(target=blow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        proxy.set_rules([])
