@@ -1,7 +1,7 @@
 # Needs Python 3.11 or later and make, nothing else: Node comes as a wheel, the cloud as a local emulator.
 PYTHON ?= python3
 STAGE ?= dev
-STATES ?= 1000000
+STATES ?= 100000
 HISTORIES ?= 20000
 # Asked for where it is used, once the environment is there.
 VERSION = $(shell $(BIN)/python -m local.revision)
@@ -40,7 +40,7 @@ status: ## is the local cloud up, and where
 test: lint ## check everything: style, types, then every test (ARGS="-k lease" narrows the tests)
 	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
 
-model: setup ## explore the model of the rules: at most STATES (1000000) states in each of its configurations
+model: setup ## explore the model of the rules: at most STATES (100000) states in each configuration
 	@$(BIN)/python -m tests.model $(STATES) $(ARGS)
 
 soak: setup ## HISTORIES (20000) random histories of crashes, duplicates and losses; ARGS="--seed 7" replays one
