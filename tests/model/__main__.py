@@ -1,4 +1,4 @@
-"""Explore the model: `python -m tests.model [STATES]`, at most so many states per configuration (1000000).
+"""Explore the model: `python -m tests.model [STATES]`, at most so many states per configuration (100000).
 
 1 the whole table and every rule, in every configuration: no promise is broken, and the end stays in reach
 2 each part of the table and each rule missing: its counterexample, or the reason why there is none
@@ -149,4 +149,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000))
