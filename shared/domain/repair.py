@@ -15,6 +15,9 @@ from shared.domain.states import FINAL, OUTBOX_OPEN, State
 PATIENCE = timedelta(seconds=60)
 """What the relay, and a message's own redelivery, get before the sweeper steps in."""
 
+LONGEST_PATIENCE = timedelta(hours=1)
+"""Between two rings, however long the relay has been gone: when it is back, nobody waits for a month's back-off."""
+
 LOST_AFTER = timedelta(minutes=5)
 """A job this long past its time in an empty queue has no message: SQS's counts lag by about a minute."""
 
@@ -93,7 +96,7 @@ def _rung_too_long_ago(job: Job, now: datetime) -> bool:
     begun = (job.dead_at if job.state is State.DEAD else job.queued_at) or job.created_at
     if job.rung_at is None:
         return now - begun > PATIENCE
-    return now - job.rung_at > max(PATIENCE, job.rung_at - begun)
+    return now - job.rung_at > min(max(PATIENCE, job.rung_at - begun), LONGEST_PATIENCE)
 
 
 def _doorbell_lost(

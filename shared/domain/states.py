@@ -303,7 +303,7 @@ COMPLETE = Transition(
     guards=MINE,
     sets=("completed_at", "expires_at"),
     may=("result", "progress"),
-    drops=_AT_REST,
+    drops=(*_AT_REST, "outbox"),
 )
 RETRY = Transition(
     name="retry",

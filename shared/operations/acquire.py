@@ -38,6 +38,7 @@ DECISIONS = 4
 """Races lost in a row before the message is left for later."""
 
 UNSURE_WAIT = timedelta(seconds=30)
+READ_BACK_TRIES, READ_BACK_EVERY = 10, timedelta(milliseconds=500)
 
 
 class Place(Protocol):
@@ -65,7 +66,7 @@ def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPort
             return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
         except StoreUnavailable:
             # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
-            landed = ports.store.get(message.job_id)
+            landed = _read_back(message.job_id, ports)
             if landed is None or landed.holder != holder:
                 raise
             return landed
@@ -87,6 +88,18 @@ def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPort
         return job
 
     return _decide(message, found, holder, ports, reclaim)
+
+
+def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
+    """The record, asked for until the table answers, for some seconds. Raises StoreUnavailable."""
+    for tries_left in reversed(range(READ_BACK_TRIES)):
+        try:
+            return ports.store.get(job_id)
+        except StoreUnavailable:
+            if not tries_left:
+                raise
+            ports.pause(READ_BACK_EVERY)
+    raise AssertionError("no try at all")
 
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:

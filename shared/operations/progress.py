@@ -104,9 +104,10 @@ class RunHandle:
         except StoreUnavailable as e:  # the lease still stands; the next report tries again
             self._ports.log.event("renew-failed", level="warning", job=self.job_id, error=e)
             return
+        # Known before SQS is asked: a fence that falls in between must plan the retry after the new end.
+        self._renewed_at, self.lease_expires_at = now, now + self._length
         # The record first: were the message hidden longer than the lease, a crash would cost the difference.
         self._ports.mailbox.hide([self._message], [self._length + REDELIVERY_MARGIN])
-        self._renewed_at, self.lease_expires_at = now, now + self._length
         self._highest[progress.unit] = progress.done
         if job.cancel_request is not None:
             raise CancelRequested

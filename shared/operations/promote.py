@@ -68,7 +68,7 @@ def promote_job(job_id: str, now: datetime, look_ahead: timedelta, ports: Promot
     if job is None or job.due_at is None or not _its_turn(job, now, look_ahead, ports.queues):
         return False
     seen = Seen(dispatch=job.dispatch, horizon=now + look_ahead)
-    changes = {"open_key": open_key(job.queue, job_id), "available_at": max(job.due_at, job.run_at)}
+    changes = {"open_key": open_key(job.queue, job_id), "available_at": job.due_at}
     try:
         ports.store.apply(job_id, PROMOTE, seen, **changes, queued_at=ports.clock.now())
     except MoveRefused:  # cancelled, rescheduled or promoted meanwhile: its new state is right

@@ -114,14 +114,19 @@ def _send(batch: Sequence[Pair], ports: RelayPorts, tally: _Tally) -> None:
     queue, now = ports.queues[batch[0][1].queue], ports.clock.now()
     free = [(record, job) for record, job in batch if not (queue.fifo and (queue.name, _key(job)) in tally.held_keys)]
     tally.left += [f"{job.job_id}: behind an unsent one of its key" for _, job in batch if (_, job) not in free]
-    rings = {job.job_id: _ring(job, queue, now) for _, job in free}
-    refused = {one.ring.job_id: one for one in ports.doorbell.ring(queue, list(rings.values()))} if rings else {}
+    rings = [_ring(job, queue, now) for _, job in free]
+    refused = {_number(one.ring): one for one in ports.doorbell.ring(queue, rings)} if rings else {}
     for _ in range(SINGLE_TRIES):
         for one in [one for one in refused.values() if not one.hopeless]:
-            del refused[one.ring.job_id]
-            refused |= {again.ring.job_id: again for again in ports.doorbell.ring(queue, [one.ring])}
+            del refused[_number(one.ring)]
+            refused |= {_number(again.ring): again for again in ports.doorbell.ring(queue, [one.ring])}
     for record, job in free:
-        _settle(record, job, refused.get(job.job_id), ports, tally)
+        _settle(record, job, refused.get(_number(job)), ports, tally)
+
+
+def _number(one: Ring | Job) -> tuple[str, int]:
+    """Which doorbell of which job: a batch may hold two of one job."""
+    return one.job_id, one.dispatch
 
 
 def _settle(record: OutboxRecord, job: Job, refused: Unsent | None, ports: RelayPorts, tally: _Tally) -> None:

@@ -106,13 +106,16 @@ def _covered(intervals: Iterable[tuple[float, float]], begun: float, over: float
 def handover(evidence: Evidence) -> float:
     """What the platform took, in this phase, to hand a message to a worker: seconds from the ring of a job's first
     doorbell to its lease, of 95 % of the jobs. Emulator, cold starts and full lanes on this machine, whatever its load.
+
+    Left out is what waited a whole lease: its first process was killed between receiving and leasing it.
     """
     waits = []
     for job_id, job in evidence.records.items():
         first = [start for start in evidence.starts_of(job_id) if start.run == 1]
         if job.dispatch == 1 and job.published_at is not None and first:
             waits.append(max(first[0].leased_at - job.published_at.timestamp(), 0.0))
-    return median_p95_max(waits)[1] if waits else 0.0
+    ordinary = [wait for wait in waits if wait < LEASE_SECONDS]
+    return median_p95_max(ordinary)[1] if ordinary else 0.0
 
 
 def late(found: Iterable[Takeover], platform: float) -> list[tuple[str, str]]:

@@ -272,7 +272,7 @@ def test_a_killed_process_that_is_replaced_too_late_is_named_unless_an_ordinary_
 
 def test_what_the_platform_takes_is_read_off_the_first_deliveries() -> None:
     story = Story()
-    for wait in (0.5, 1.0, 4.0):
+    for wait in (0.5, 1.0, 4.0, 33.0):
         rung_at = datetime.fromtimestamp(story.clock, UTC)
         job_id = story.accepted(dispatch=1, published_at=rung_at)
         story.clock += wait

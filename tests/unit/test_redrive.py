@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +11,11 @@ import pytest
 from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import EFFECT_COMPLETED, LONGEST_RETENTION, Effect, Job
 from shared.domain.states import COMPLETE, FINAL, LEASE, Seen, State
-from shared.errors import MoveRefused, PayloadMissing
+from shared.errors import MoveRefused, PayloadMissing, TransientFailure
 from shared.operations.redrive import OperatorPorts, cancel, replay
 from tests.builders import NOW, RecordedLog, TestClock, a_job, a_message, a_running_job
 from tests.world import World as WorkerWorld
+from tests.world import raising
 
 ASKED = ("ada", "wrong month")
 LEASED = {"holder": "h", "lease_expires_at": NOW + timedelta(seconds=30), "started_at": NOW, "code_version": "abc1234"}
@@ -149,3 +150,19 @@ def test_a_cancelled_job_never_starts_and_a_replayed_one_does() -> None:
     replay(message.job_id, *ASKED, ports)
     world.deliver(a_message(world.found(message)))
     assert world.found(message).state is State.COMPLETED
+
+
+def test_a_job_replayed_before_its_time_is_not_held_back_by_that_time_at_each_retry() -> None:
+    """It was asked to run now; its first time is of no meaning any more."""
+    world = WorkerWorld(handler=raising(TransientFailure("busy", retry_after=600)))
+    later = NOW + timedelta(hours=3)
+    job = a_job(state=State.SCHEDULED, run_at=later, due_at=later, due_key="due#0", dispatch=0, outbox=None)
+    world.submitted(job)
+    ports = OperatorPorts(store=world.store, clock=world.clock, log=world.log)
+    cancel(job.job_id, *ASKED, ports)
+    replay(job.job_id, *ASKED, ports)
+    message = a_message(replace(job, dispatch=world.store.get(job.job_id).dispatch))  # type: ignore[union-attr]
+    world.deliver(message)
+    retried = world.found(world.when_due(message))
+    assert retried.available_at is not None
+    assert retried.available_at < NOW + timedelta(hours=1)

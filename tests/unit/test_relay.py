@@ -246,3 +246,13 @@ def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
         (False, True),
         (True, False),
     ]
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_two_doorbells_of_one_job_in_one_batch_are_both_rung(order: tuple[int, int]) -> None:
+    """Counted by job alone, one was never sent and its flag was closed all the same."""
+    world = World()
+    (record,) = world.submit(a_job(dispatch=2))
+    assert record.job is not None
+    world.relay([OutboxRecord({}, replace(record.job, dispatch=dispatch)) for dispatch in order])
+    assert [ring.dispatch for _, ring in world.doorbell.sent] == list(order)

@@ -62,8 +62,14 @@ def test_ringing_again_backs_off_so_that_a_slow_stream_is_not_flooded() -> None:
             rung.append(minute)
             job = a_job(rung_at=NOW + at)
     assert rung[0] == 1
-    assert 8 <= len(rung) <= 12, rung
-    assert all(later >= 2 * earlier for earlier, later in pairwise(rung))
+    assert rung[:6] == [1, 3, 7, 15, 31, 63], "each wait as long as all before it"
+    assert all(later - earlier <= 62 for earlier, later in pairwise(rung)), "and never longer than an hour"
+
+
+def test_after_a_month_without_a_relay_a_lost_ring_is_rung_again_within_the_hour() -> None:
+    job = a_job(rung_at=NOW + timedelta(days=31))
+    assert found(job, timedelta(days=31, hours=1)) is None
+    assert found(job, timedelta(days=31, hours=1, seconds=1)) == Broken("unpublished", Repair.RING_AGAIN)
 
 
 def test_a_published_job_in_a_busy_queue_is_left_to_its_message_however_long_it_waits() -> None:

@@ -759,6 +759,52 @@ def test_an_end_that_the_table_does_not_take_at_once_is_written_while_the_lease_
     assert world.found(message).stalls == 0
 
 
+def test_a_lease_whose_answer_is_lost_is_read_back_until_the_table_answers() -> None:
+    """Left alone it would lapse and count as a crash of a worker that lives."""
+    world = World()
+    message = world.submitted(a_job())
+    plain_apply, plain_get, silent = world.store.apply, world.store.get, []
+
+    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        after = plain_apply(job_id, move, seen, **changes)
+        if move.name == "lease":
+            raise StoreUnavailable("timed out after it landed")
+        return after
+
+    def silent_at_first(job_id: str) -> Job | None:
+        silent.append(job_id)
+        if len(silent) < 4:
+            raise StoreUnavailable("throttled")
+        return plain_get(job_id)
+
+    world.store.apply, world.store.get = answer_lost, silent_at_first  # type: ignore[method-assign]
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert world.found(message).run == 1
+
+
+def test_a_renewed_lease_is_known_before_its_message_is_hidden() -> None:
+    """A fence that falls in between must plan the retry after the new end."""
+    world = World()
+    message, known = world.submitted(a_job()), []
+    plain_hide = world.mailbox.hide
+
+    def handler(payload: Order, run: Any) -> None:
+        world.clock.forward(LEASE / 2)
+        world.mailbox.hide = lambda *a: known.append(run.lease_expires_at) or plain_hide(*a)  # type: ignore
+        run.progress(1, 2, "pages")
+
+    world.handler = handler
+    world.deliver(message)
+    assert known[0] == NOW + LEASE / 2 + LEASE
+
+
+def test_a_completed_job_has_no_doorbell_left_to_ring_though_its_mark_was_lost() -> None:
+    world = World()
+    message = world.submitted(a_job())
+    world.deliver(message)
+    assert (world.found(message).state, world.found(message).outbox) == (State.COMPLETED, None)
+
+
 def test_an_end_that_the_table_never_takes_is_given_up_before_the_lease_ends() -> None:
     world = World()
     message = world.submitted(a_job())

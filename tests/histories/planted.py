@@ -1,0 +1,227 @@
+"""Faults planted into the real code, one at a time, that the explorer must find: what proves that it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+from shared.adapters.effects import EffectStore
+from shared.adapters.sqs import SqsDoorbell
+from shared.domain import lease, outcome, repair, states
+from shared.domain.lease import Next
+from shared.domain.outcome import Outcome
+from shared.domain.repair import Fate
+from shared.domain.states import Transition
+from shared.operations import acquire, run, sweep
+from shared.operations.turns import Turns
+from tests.histories.plan import EVERYTHING, FIFO, STANDARD, Focus
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault, and the promises it may break first. `plant` enters it into a stack that takes it out again; `focus`:
+    what to look at where looking at everything takes thousands of histories.
+    """
+
+    breaks: frozenset[str]
+    plant: Callable[[ExitStack], None]
+    focus: Focus = EVERYTHING
+
+
+def _row(row: Transition, **fields: Any) -> Callable[[ExitStack], None]:
+    """This row of the table says something else."""
+
+    def plant(stack: ExitStack) -> None:
+        for name, value in fields.items():
+            stack.callback(object.__setattr__, row, name, getattr(row, name))
+            object.__setattr__(row, name, value)
+
+    return plant
+
+
+def _instead(place: Any, name: str, value: Any) -> Callable[[ExitStack], None]:
+    """This function or value is another."""
+    return lambda stack: stack.enter_context(patch.object(place, name, value))
+
+
+def _both(*plants: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
+    def plant(stack: ExitStack) -> None:
+        for one in plants:
+            one(stack)
+
+    return plant
+
+
+def _acknowledged(more: Outcome) -> Callable[[ExitStack], None]:
+    return _instead(outcome, "_ACKNOWLEDGED", outcome._ACKNOWLEDGED | {more})
+
+
+def _sends_nothing_unsent(real: Callable[..., Any]) -> Callable[..., Any]:
+    def ring(self: Any, queue: Any, rings: Any) -> Any:
+        real(self, queue, rings)
+        return []
+
+    return ring
+
+
+def _replays_any_marked(found: Any, **seen: Any) -> Next:
+    if found is not None and found.state is states.State.DEAD and seen["dead_letter_mark"]:
+        return Next.REPLAY
+    return lease.next_after_refusal(found, **seen)
+
+
+def _keeps_nothing(found: Any, **seen: Any) -> Fate:
+    said = repair.fate(found, **seen)
+    return Fate.DROP if said is Fate.KEEP and found is not None else said
+
+
+def _parks_by_any(found: Any, **seen: Any) -> Fate:
+    return repair.fate(found, **(seen | {"dispatch": seen["dispatch"] if found is None else found.dispatch}))
+
+
+def _erases_always(self: Any, data_record: Any) -> None:
+    self._apply_or_lost(states.ERASE_EFFECT)
+
+
+def _completes_first(real: Callable[..., Any]) -> Callable[..., Any]:
+    """The worker says that the job is done before its handler has done it."""
+
+    def execute(job: Any, message: Any, job_type: Any, batch: Any, ports: Any) -> Any:
+        ports.mailbox.acknowledge([message])
+        return real(job, message, job_type, batch, ports)
+
+    return execute
+
+
+def _group_goes_on(group: Any, batch: Any, ports: Any) -> None:
+    for message in group:
+        came_to = run.deliver(message, batch, ports)
+        if came_to is not None and came_to.acknowledged:
+            batch.done.append(message)
+        else:
+            batch.kept.add(message.message_id)
+
+
+def _but(guards: tuple[states.Guard, ...], *left_out: states.Guard) -> tuple[states.Guard, ...]:
+    return tuple(guard for guard in guards if guard not in left_out)
+
+
+S = states
+_LAPSE_AT_ONCE = property(lambda seen: seen.now)
+
+PLANTED: Mapping[str, Planted] = {
+    "the relay's mark asks for no dispatch": Planted(frozenset({"dispatch"}), _row(S.MARK, guards=())),
+    "a message whose job another holds is acknowledged": Planted(
+        frozenset({"acknowledge"}), _acknowledged(Outcome.WAITING)
+    ),
+    "a message is acknowledged though the table did not answer": Planted(
+        frozenset({"acknowledge"}), _acknowledged(Outcome.UNAVAILABLE)
+    ),
+    "a worker that lost its lease acknowledges": Planted(
+        frozenset({"acknowledge"}),
+        _acknowledged(Outcome.LEASE_LOST),
+        Focus(kinds=("two", "reports"), faults=("freeze",)),
+    ),
+    "a message is acknowledged before its job is recorded": Planted(
+        frozenset({"acknowledge"}), lambda stack: _instead(run, "_execute", _completes_first(run._execute))(stack)
+    ),
+    "a worker that lost its lease may complete": Planted(
+        frozenset({"fence"}), _row(S.COMPLETE, guards=()), Focus(kinds=("plain", "one"), faults=("freeze",))
+    ),
+    "an effect is recorded by a worker that lost its lease": Planted(
+        frozenset({"fence"}), _row(S.FINISH_EFFECT, guards=()), Focus(kinds=("one", "two"), faults=("freeze",))
+    ),
+    "an effect may start though it is done": Planted(frozenset({"effect"}), _row(S.START_EFFECT, guards=S.MINE)),
+    "an interrupted at-most-once effect is started again": Planted(
+        frozenset({"at-most-once"}), _row(S.START_EFFECT_AT_MOST_ONCE, guards=S.START_EFFECT.guards)
+    ),
+    "a failed at-most-once effect is erased": Planted(
+        frozenset({"at-most-once"}), _instead(EffectStore, "_delete_record", _erases_always)
+    ),
+    "the relay marks what SQS did not take": Planted(
+        frozenset({"outbox"}),
+        _instead(SqsDoorbell, "ring", _sends_nothing_unsent(SqsDoorbell.ring)),
+        Focus(faults=("lost", "unheard")),
+    ),
+    "a long wait keeps the dispatch": Planted(frozenset({"acknowledge"}), _row(S.RETRY_LATER, adds=())),
+    "a continued job keeps the dispatch": Planted(
+        frozenset({"acknowledge", "order"}), _row(S.CONTINUE, adds=(("attempts", -1),)), Focus(kinds=("continues",))
+    ),
+    "a lease is taken over the instant it ends": Planted(
+        frozenset({"lapse", "alone"}),
+        _both(
+            _instead(S.Seen, "lapse_limit", _LAPSE_AT_ONCE),
+            _instead(lease, "CLOCK_MARGIN", timedelta()),
+        ),
+        Focus(lanes=(STANDARD,), faults=("kill", "freeze", "copy"), skew_ms=990),
+    ),
+    "a lease may be taken over while it lasts": Planted(
+        frozenset({"lapse"}),
+        _both(
+            _row(S.RECLAIM, guards=_but(S.RECLAIM.guards, S.LAPSED[2])),
+            _instead(lease, "lapsed", lambda job, now: True),
+        ),
+    ),
+    "a job may start after its deadline": Planted(
+        frozenset({"start"}), _row(S.LEASE, guards=_but(S.LEASE.guards, S.GO[1]))
+    ),
+    "a retry does not wait for its time": Planted(
+        frozenset({"early"}),
+        _row(S.LEASE, arms=(S.Arm(frozenset({S.State.QUEUED, S.State.RETRYING})),)),
+        Focus(kinds=("flaky", "hopeless", "defers"), faults=("copy", "record-again")),
+    ),
+    "a requeued job forgets that its worker vanished": Planted(
+        frozenset({"stalls", "suspect"}), _row(S.REQUEUE, adds=(("dispatch", 1),))
+    ),
+    "a reclaimed job forgets that its worker vanished": Planted(
+        frozenset({"stalls", "suspect"}), _row(S.RECLAIM, adds=(("run", 1), ("attempts", 1)))
+    ),
+    "a suspect does not wait to be alone": Planted(
+        frozenset({"suspect"}),
+        _instead(Turns, "alone", lambda self, **_: True),
+        Focus(kinds=("poison", "crashes-once", "reports"), lanes=(STANDARD,)),
+    ),
+    "a defer spends an attempt": Planted(frozenset({"budget"}), _row(S.DEFER, adds=())),
+    "a retry passes over a cancel request": Planted(
+        frozenset({"cancel"}), _row(S.RETRY, guards=_but(S.RETRY.guards, S.NOT_CANCELLED))
+    ),
+    "a replay keeps the cancel request": Planted(
+        frozenset({"replay"}), _row(S.REPLAY, drops=tuple(one for one in S.REPLAY.drops if one != "cancel_request"))
+    ),
+    "an operator's cancel lands on a later dispatch": Planted(
+        frozenset({"dispatch"}), _row(S.CANCEL, guards=()), Focus(kinds=("broken", "hopeless"), acts=6)
+    ),
+    "a replay lands on a later death": Planted(
+        frozenset({"replay", "dispatch"}),
+        _instead(acquire, "next_after_refusal", _replays_any_marked),
+        Focus(kinds=("broken",), acts=8),
+    ),
+    "the sweeper drops the copies of dead jobs": Planted(frozenset({"dlq"}), _instead(sweep, "fate", _keeps_nothing)),
+    "the sweeper parks a job by an old message": Planted(
+        frozenset({"explained", "dlq", "dispatch"}),
+        _instead(sweep, "fate", _parks_by_any),
+        Focus(kinds=("broken", "plain"), acts=4),
+    ),
+    "a FIFO group goes on past a job that failed": Planted(
+        frozenset({"order"}),
+        _instead(run, "_run_group", _group_goes_on),
+        Focus(lanes=(FIFO,), kinds=("hopeless", "one")),
+    ),
+    "a promoted job rings no doorbell, until the sweeper does": Planted(
+        frozenset({"repairs", "ends"}), _row(S.PROMOTE, fixed=()), Focus(kinds=("patient", "defers"))
+    ),
+    "a second submit overwrites the first": Planted(frozenset({"key", "ends"}), _row(S.SUBMIT, guards=())),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[frozenset[str]]:
+    """The code with this fault in it; yields the promises it may break."""
+    with ExitStack() as stack:
+        fault = PLANTED[name]
+        fault.plant(stack)
+        yield fault.breaks

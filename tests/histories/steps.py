@@ -1,0 +1,106 @@
+"""What can happen in a world by itself, by name. Each returns False, and nothing happens, where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from tests.histories import acting, faults
+from tests.histories.plan import JobPlan
+from tests.histories.promises import OPERATOR
+from tests.histories.world import Action, World
+
+LONGEST_WAIT = timedelta(minutes=20)
+"""One step to the next thing that happens goes no further, or everything would come after the deadlines."""
+
+
+def perform(world: World, action: Action) -> bool:
+    """Let it happen; False, and nothing happens, where it cannot."""
+    return VERBS[str(action[0])](world, *action[1:])
+
+
+def _run(world: World, name: str, fault: str = "") -> bool:
+    thread = world.threads.get(name)
+    if thread is None or not thread.can_go(world.now) or (fault and not thread.faults):
+        return False
+    if fault:
+        thread.process.struck.append(fault)
+    world.tell(f"{name}: {thread.label}{f' ({fault})' if fault else ''}")
+    world.go(thread, fault)
+    return True
+
+
+def _submit(world: World, letter: str) -> bool:
+    plan: JobPlan | None = next((one for one in world.plan.jobs if one.letter == letter), None)
+    return plan is not None and world.begin(f"client-{letter}", lambda p: acting.ask(world, p, plan), letter)
+
+
+def _work(world: World, name: str, *messages: str) -> bool:
+    plan = next((one for one in world.plan.workers if one.name == name), None)
+    if plan is None or world.busy(name):
+        return False
+    box = world.sqs.work[plan.lane]
+    got = world.sqs.receive(box, messages, box.queue.visibility_timeout)
+    if not got:
+        return False
+    return world.begin(name, lambda process: acting.work(world, process, plan, got), [one.name for one in got])
+
+
+def _relay(world: World, name: str, count: int) -> bool:
+    shard = int(name[5])
+    records = world.stream.of(shard)[:count]
+    return bool(records) and world.begin(name, lambda process: acting.ring(world, process, records))
+
+
+def _promote(world: World, name: str) -> bool:
+    return world.begin(name, lambda process: acting.promote_due(world, process))
+
+
+def _sweep(world: World, name: str) -> bool:
+    return world.begin(name, lambda process: acting.sweep(world, process))
+
+
+def _look(world: World, name: str, lane: str) -> bool:
+    return world.begin(name, lambda process: acting.look(world, process, lane))
+
+
+def _cancel(world: World, job: str) -> bool:
+    return _act(world, "cancel", job)
+
+
+def _replay(world: World, job: str) -> bool:
+    return _act(world, "replay", job)
+
+
+def _act(world: World, verb: str, job: str) -> bool:
+    job_id = world.jobs_by_name.get(job)
+    return job_id is not None and world.begin(OPERATOR, lambda process: acting.act(world, process, verb, job_id))
+
+
+def _clock(world: World, ms: int) -> bool:
+    world.forward(timedelta(milliseconds=ms))
+    return True
+
+
+def _until_next(world: World, extra_ms: int) -> bool:
+    times = world.next_times()
+    if not times:
+        return False
+    world.forward(min(min(times) - world.now, LONGEST_WAIT) + timedelta(milliseconds=extra_ms))
+    return True
+
+
+VERBS: Mapping[str, Callable[..., bool]] = {
+    "run": _run,
+    "submit": _submit,
+    "work": _work,
+    "relay": _relay,
+    "promote": _promote,
+    "sweep": _sweep,
+    "look": _look,
+    "cancel": _cancel,
+    "replay": _replay,
+    "clock": _clock,
+    "until-next": _until_next,
+    **faults.VERBS,
+}
