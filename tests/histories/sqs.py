@@ -73,6 +73,7 @@ class Sqs:
         self.urls |= {box.queue.dead_letter_name(PREFIX): box for box in self.dead.values()}
         self.sent = 0
         self.names: Callable[[str], str] = lambda job_id: job_id
+        self._named: set[str] = set()
         self.tell: Callable[[str], None] = lambda text: None
         self.deleting: Callable[[Box, Standing], None] = lambda box, one: None
         self.moved: set[tuple[str, int]] = set()
@@ -93,8 +94,11 @@ class Sqs:
     def _store(self, box: Box, body: str, group: str | None, sent_at: datetime, visible_at: datetime) -> Standing:
         self.sent += 1
         name = self._base(body)
-        while name in self.work[box.queue.name].messages or name in self.dead[box.queue.name].messages:
+        while (
+            name in self._named
+        ):  # a name of a message that is gone stays its own: an old receipt must not open another
             name += "'"
+        self._named.add(name)
         one = Standing(name, f"m{self.sent}", body, group, self.sent, sent_at, visible_at)
         box.messages[name] = one
         self.tell(f"sent {name} to {'the DLQ of ' if box is self.dead[box.queue.name] else ''}{box.queue.name}")
