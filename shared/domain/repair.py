@@ -15,6 +15,11 @@ from shared.domain.states import FINAL, OUTBOX_OPEN, State
 PATIENCE = timedelta(seconds=60)
 """What the relay, and a message's own redelivery, get before the sweeper steps in."""
 
+FIFO_PATIENCE = timedelta(minutes=15)
+"""On a FIFO lane a new doorbell stands behind its key's others, and all waits of a job are on its message: while a busy
+lane may still come to that, it keeps its place.
+"""
+
 LONGEST_PATIENCE = timedelta(hours=1)
 """Between two rings, however long the relay has been gone: when it is back, nobody waits for a month's back-off."""
 
@@ -63,12 +68,15 @@ ENDINGS = {
 }
 
 
-def broken(job: Job, now: datetime, *, queue_empty: bool, retention: timedelta, stall_limit: int) -> Broken | None:
+def broken(
+    job: Job, now: datetime, *, queue_empty: bool, retention: timedelta, stall_limit: int, fifo: bool = False
+) -> Broken | None:
     """The invariant this record breaks, if any.
 
     queue_empty  whether the job's queue held no message at all, hidden and delayed ones included, before it was read
     retention    how long SQS keeps a message of this queue
     """
+    patience = FIFO_PATIENCE if fifo else PATIENCE
     match job.state:
         case State.SCHEDULED | State.RETRYING if job.due_key is not None:
             late = job.due_at is not None and now - job.due_at > OVERDUE
@@ -78,13 +86,15 @@ def broken(job: Job, now: datetime, *, queue_empty: bool, retention: timedelta, 
         case State.QUEUED:
             lost = _doorbell_lost(job, now, job.available_at, queue_empty, retention)
             return Broken("lost-doorbell", Repair.RING_AGAIN) if lost else None
-        case State.RETRYING if job.next_attempt_at is not None and now - job.next_attempt_at > PATIENCE:
+        case State.RETRYING if job.next_attempt_at is not None and now - job.next_attempt_at > patience:
             if job.outbox == OUTBOX_OPEN:
                 return Broken("unpublished", Repair.REDISPATCH)
             lost = _doorbell_lost(job, now, job.next_attempt_at, queue_empty, retention)
             return Broken("lost-doorbell", Repair.REDISPATCH) if lost else None
         case State.RUNNING if job.lease_expires_at is not None and lapsed(job, now - PATIENCE):
-            return Broken("expired-lease", ENDINGS[after_lapse(job, now, stall_limit)])
+            repair = ENDINGS[after_lapse(job, now, stall_limit)]
+            keeps_its_place = repair is Repair.REQUEUE and not lapsed(job, now - patience)
+            return None if keeps_its_place else Broken("expired-lease", repair)
     return None
 
 

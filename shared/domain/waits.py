@@ -14,6 +14,9 @@ FIFO_RECEIVE_LIMIT = 80
 """A FIFO message keeps its place, so it cannot be made afresh; past this the job stops for a human."""
 
 
-def leaves_its_message(wait: timedelta, receives: int, fifo: bool) -> bool:
-    """Whether the job waits in `due`, its message acknowledged."""
-    return not fifo and (wait > LONGEST_ON_MESSAGE or (receives > RECEIVE_LIMIT and wait > timedelta()))
+def leaves_its_message(wait: timedelta, receives: int, fifo: bool, suspect: bool = False) -> bool:
+    """Whether the job waits in `due`, its message acknowledged. A suspect's message says so as long as it lives, and a
+    job whose run ended with a word is none any more.
+    """
+    anew = receives > RECEIVE_LIMIT or suspect
+    return not fifo and (wait > LONGEST_ON_MESSAGE or (anew and wait > timedelta()))

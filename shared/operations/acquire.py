@@ -27,6 +27,7 @@ from shared.domain.states import (
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT, leaves_its_message
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
+from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.endings import ending
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.ports import Message
@@ -39,6 +40,8 @@ DECISIONS = 4
 
 UNSURE_WAIT = timedelta(seconds=30)
 READ_BACK_TRIES, READ_BACK_EVERY = 10, timedelta(milliseconds=500)
+ONE_CALL = timedelta(seconds=20)
+"""What one call to the table may take with its repeats (lambdas/worker: three of 1 + 5 s), and the answer after it."""
 
 
 class Place(Protocol):
@@ -59,31 +62,31 @@ def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPort
     """The leased job, or how the delivery ended without one. Raises StoreUnavailable, RingRefused."""
     holder = ports.token()
 
-    def lease(move: Transition, seen: Seen, now: datetime) -> Job:
+    def lease(move: Transition, seen_at: Callable[[datetime], Seen]) -> Job:
         ends_at = place.hidden_since() + job_type.lease
+        now = ports.clock.now()  # after that, which may have asked SQS: what holds then must hold
+        seen = seen_at(now)
         changes = {"lease_expires_at": ends_at, "started_at": now, "code_version": ports.code_version}
         try:
             return ports.store.apply(message.job_id, move, seen, holder=holder, **changes)
         except StoreUnavailable:
             # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
             landed = _read_back(message.job_id, ports)
-            if landed is None or landed.holder != holder:
+            if landed is None or landed.holder != holder or _is_over(landed, ports.clock.now()):
                 raise
             return landed
 
     if message.suspect and (wait := place.alone()) is not None:
         return _no_room(message, wait, ports)
-    now = ports.clock.now()
     try:
-        return lease(LEASE, Seen(now=now, dispatch=message.dispatch), now)
+        return lease(LEASE, lambda now: Seen(now=now, dispatch=message.dispatch))
     except MoveRefused as e:
         found = e.found
 
     def reclaim(found: Job) -> Job | timedelta:
         if (wait := place.alone()) is not None:
             return wait
-        now = ports.clock.now()
-        job = lease(RECLAIM, _as_found(found, now), now)
+        job = lease(RECLAIM, lambda now: _as_found(found, now))
         record_lapsed_run(found, State.RUNNING, ports)
         return job
 
@@ -96,10 +99,14 @@ def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
         try:
             return ports.store.get(job_id)
         except StoreUnavailable:
-            if not tries_left:
+            if not tries_left or ports.time_left() < ONE_CALL:
                 raise
             ports.pause(READ_BACK_EVERY)
     raise AssertionError("no try at all")
+
+
+def _is_over(job: Job, now: datetime) -> bool:
+    return job.lease_expires_at is None or job.lease_expires_at <= now
 
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
@@ -191,8 +198,10 @@ def _follow(
 
 
 def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, ports: WorkerPorts) -> Outcome:
-    """There was no room for it alone: again soon, and after many tries under a fresh doorbell, or SQS moves it away."""
-    if ports.queue.fifo or message.receives <= RECEIVE_LIMIT:
+    """There was no room for it alone: again soon, and after some tries under a new doorbell, which says that it is a
+    suspect, so that its batch makes room first.
+    """
+    if ports.queue.fifo or message.receives <= TRIES_ELSEWHERE:
         ports.mailbox.hide([message], [wait])
         return Outcome.RELEASED
     after = ports.store.apply(found.job_id, REQUEUE, seen, queued_at=ports.clock.now())

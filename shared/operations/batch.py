@@ -25,7 +25,9 @@ NO_TIME_WAIT = timedelta(seconds=30)
 """A suspect waited for its neighbours until too little time was left: the next invocation is another one."""
 
 TRIES_ELSEWHERE = 8
-"""Receives up to which a suspect looks for room in other processes, rather than wait for the healthy jobs beside it."""
+"""Receives up to which a suspect looks for a process with room. Then it is requeued, and its new doorbell says what it
+is; on a FIFO lane, where it would lose its place, it waits for the healthy jobs beside it.
+"""
 
 HIDDEN_ENOUGH = timedelta(seconds=1)
 """A message hidden no longer ago may be leased without hiding it anew: its lease is as much shorter."""
@@ -50,9 +52,11 @@ class Batch:
 
         What SQS did not take is tried once more as its job is leased (`Place.hidden_since`).
         """
-        now = ports.clock.now()
+        begun = ports.clock.now()
         unset = ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
-        self.hidden_at |= {message.message_id: now for message in messages if message not in unset}
+        now = ports.clock.now()
+        since = begun if now - begun <= HIDDEN_ENOUGH else now  # a slow answer must not eat the lease
+        self.hidden_at |= {message.message_id: since for message in messages if message not in unset}
 
     def release(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
         """Back to the queue at once; nothing was leased, so no attempt is spent."""
@@ -72,7 +76,7 @@ class Place:
 
     def alone(self) -> timedelta | None:
         """See acquire.Place. Where others are in the way the message is released, for another process to take."""
-        if not self.batch.turns.alone(waits=self.message.receives > TRIES_ELSEWHERE):
+        if not self.batch.turns.alone(waits=self.ports.queue.fifo and self.message.receives > TRIES_ELSEWHERE):
             return timedelta()
         return None if self.has_time(suspect=True) else NO_TIME_WAIT
 
@@ -82,7 +86,7 @@ class Place:
         hidden_at = self.batch.hidden_at.get(self.message.message_id)
         if hidden_at is None or now - hidden_at > HIDDEN_ENOUGH:
             self.batch.hide([self.message], self.ports)
-            return now
+            return self.batch.hidden_at.get(self.message.message_id, self.ports.clock.now())
         return hidden_at
 
     def has_time(self, *, suspect: bool = False) -> bool:

@@ -153,13 +153,20 @@ def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
         dispatch=job.dispatch,
         type=job.type,
         payload_version=job.payload_version,
-        group=_key(job) if queue.fifo else job.tenant,
+        group=_group(job, queue, dead),
         rung_at=job.rung_at,
         delay=timedelta() if dead or queue.fifo else min(max(wait, timedelta()), MAX_DELAY),
         dead_letter=dead,
         suspect=not dead and job.stalls > 0,
         attributes=_context(job) if dead else {},
     )
+
+
+def _group(job: Job, queue: Queue, dead: bool) -> str | None:
+    """Copies in a FIFO DLQ keep no order: ten of one key, looked at and kept, would hide what lies behind them."""
+    if queue.fifo:
+        return job.job_id if dead else _key(job)
+    return job.tenant
 
 
 def _context(job: Job) -> dict[str, str]:

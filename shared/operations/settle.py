@@ -31,6 +31,7 @@ from shared.domain.states import (
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
+from shared.operations.acquire import ONE_CALL
 from shared.operations.endings import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
 from shared.operations.progress import RunHandle
@@ -42,12 +43,13 @@ if TYPE_CHECKING:
 
 INSIST_EVERY = timedelta(milliseconds=500)
 INSIST_MARGIN = timedelta(seconds=2)
-"""Of the lease and of the invocation: what the last try may take."""
+"""Of the lease: no try begins later."""
 
 
 @dataclass(slots=True)
 class Settlement:
     """One run's end. Whoever claims it writes it: the thread that ran the handler, or the watch that fenced it.
+    `hurried`: a handler beside it hangs, and the process must end.
 
     Each method raises LeaseLost when the job is no longer this run's, StoreUnavailable when the table does not
     answer; the message is then left to come back.
@@ -60,6 +62,7 @@ class Settlement:
     handle: RunHandle
     ports: WorkerPorts
     measured: list[Measured]
+    hurried: Callable[[], bool] = lambda: False
     hung: bool = False
     _claim: threading.Lock = field(default_factory=threading.Lock)
 
@@ -187,7 +190,7 @@ class Settlement:
         if fifo and self.message.receives > FIFO_RECEIVE_LIMIT:
             return self._die(_too_many_receives(self.message, failure), now, error)
         changes = changes | {"next_attempt_at": at}
-        later = leaves_its_message(at - now, self.message.receives, fifo)
+        later = leaves_its_message(at - now, self.message.receives, fifo, self.message.suspect)
         if later:
             changes |= {"due_key": due_key(self.job.job_id), "due_at": at}
             move = RETRY_LATER if move is RETRY else DEFER_LATER
@@ -243,7 +246,9 @@ class Settlement:
     def _may_insist(self) -> bool:
         ends_at = self.handle.lease_expires_at
         left = ends_at - self.ports.clock.now() if ends_at is not None else timedelta()
-        return not self.hung and min(left, self.ports.time_left()) > INSIST_MARGIN
+        if self.hung or self.hurried():
+            return False
+        return left > INSIST_MARGIN and self.ports.time_left() > ONE_CALL
 
     def _is_mine(self, found: Job) -> bool:
         return found.run == self.lease.run and found.holder == self.lease.holder

@@ -34,8 +34,10 @@ from shared.operations.promote import PromoterPorts, promote_job
 from shared.ports import Clock, DeadLetters, JobStore, Log, Message
 from shared.queues import DEAD_LETTER_RETENTION, Queue
 
-LOOKS = 10
-"""Receives per look into one DLQ: at most a hundred messages, the rest waits for the next tick."""
+LOOKS = 100
+"""Receives per look into one DLQ: at most a thousand messages. What was looked at is hidden for five minutes, so looks
+a minute apart reach five thousand before they meet the first again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,14 @@ def sweep_job(job_id: str, ports: SweeperPorts, *, queue_empty: bool, dry_run: b
     now = ports.clock.now()
     queue = ports.queues.get(job.queue)
     retention = DEAD_LETTER_RETENTION if queue is None else queue.message_retention
-    found = broken(job, now, queue_empty=queue_empty, retention=retention, stall_limit=DEFAULT_STALL_LIMIT)
+    found = broken(
+        job,
+        now,
+        queue_empty=queue_empty,
+        retention=retention,
+        fifo=queue is not None and queue.fifo,
+        stall_limit=DEFAULT_STALL_LIMIT,
+    )
     if found is None:
         return None
     done = not dry_run and _repair(job, found, now, ports)
@@ -87,6 +96,11 @@ def _repair(job: Job, found: Broken, now: datetime, ports: SweeperPorts) -> bool
         promoter = PromoterPorts(store=ports.store, clock=ports.clock, log=ports.log, queues=ports.queues)
         return promote_job(job.job_id, now - OVERDUE, timedelta(), promoter)
     move, changes = _move(job, found.repair, now)
+    return _made(job, move, changes, now, ports)
+
+
+def _made(job: Job, move: Transition, changes: dict[str, Any], now: datetime, ports: SweeperPorts) -> bool:
+    """Whether the move was still what the job needed."""
     try:
         after = ports.store.apply(job.job_id, move, _as_seen(job, now), **changes)
     except MoveRefused:
@@ -138,7 +152,7 @@ def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run:
     found, now = ports.store.get(message.job_id) if message.job_id else None, ports.clock.now()
     match fate(found, dispatch=message.dispatch, dead_letter_mark=message.dead_letter_mark, now=now):
         case Fate.PARK if found is not None:
-            name, repair, done = "parked-by-sqs", Repair.PARK, not dry_run and _park(found, message, now, ports)
+            name, repair, done = "parked-by-sqs", Repair.PARK, not dry_run and _park(found, now, ports)
         case Fate.DROP:
             name, repair, done = "stale-dead-letter", Repair.DROP, not dry_run
         case _:
@@ -149,19 +163,18 @@ def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run:
     return Repaired(message.job_id, name, repair, done)
 
 
-def _park(found: Job, message: Message, now: datetime, ports: SweeperPorts) -> bool:
-    """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives."""
+def _park(found: Job, now: datetime, ports: SweeperPorts) -> bool:
+    """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives.
+
+    A job that an operator asked to stop is not for a human to look at: it is cancelled.
+    """
+    if found.state is State.RUNNING and found.cancel_request is not None:
+        move, changes, _ = ending(Next.CANCEL_LAPSED, found, now)
+        return _made(found, move, changes, now, ports)
     why = FailureClass.NEVER_RAN if found.attempts == 0 else FailureClass.STALLED
     said = f"SQS gave up on its message after {found.attempts} attempts"
     move = PARK_LAPSED if found.state is State.RUNNING else PARK
-    changes = dead_changes(found, Failure(why, "parked-by-sqs", said), now)
-    try:
-        after = ports.store.apply(message.job_id, move, _as_seen(found, now), **changes)
-    except MoveRefused:
-        return False
-    if found.state is State.RUNNING:
-        record_lapsed_run(found, after.state, ports)
-    return True
+    return _made(found, move, dead_changes(found, Failure(why, "parked-by-sqs", said), now), now, ports)
 
 
 def _as_seen(job: Job, now: datetime) -> Seen:

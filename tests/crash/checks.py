@@ -178,9 +178,9 @@ def _ended(evidence: Evidence) -> Iterator[tuple[Job, Kind]]:
 
 
 def stalled_with_cause(job: Job, evidence: Evidence) -> bool:
-    """Dead as stalled, and its worker did vanish more often than the limit allows: two kills hit one job in a row."""
+    """Dead as stalled, and its worker did vanish more often in a row than the limit allows."""
     stalled = job.state is State.DEAD and job.error_class == FailureClass.STALLED
-    return stalled and evidence.vanished(job.job_id) > DEFAULT_STALL_LIMIT
+    return stalled and job.run - evidence.last_word(job.job_id) > DEFAULT_STALL_LIMIT
 
 
 def unknown_outcome(job: Job, kind: Kind) -> bool:

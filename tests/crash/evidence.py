@@ -48,6 +48,12 @@ class Evidence:
         after_end = [s for s in began if s.mark in self.ledger.ends and (job_id, s.run) in seen]
         return len(killed) + len(after_end) + self.never_began(job_id)
 
+    def last_word(self, job_id: str) -> int:
+        """The last run of a job whose handler ended in a process that nobody killed meanwhile; 0 if none did."""
+        seen = {(hit.job_id, hit.run) for kill in self.kills for hit in kill.interrupted}
+        ended = [s.run for s in self.starts_of(job_id) if s.mark in self.ledger.ends and (job_id, s.run) not in seen]
+        return max(ended, default=0)
+
     def never_began(self, job_id: str) -> int:
         """Runs that were leased and never reached their handler."""
         record = self.records.get(job_id)

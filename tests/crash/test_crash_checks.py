@@ -297,6 +297,22 @@ def test_the_jobs_after_the_first_of_a_killed_process_are_shown_and_not_judged()
     assert late(found, platform=1.0) == []
 
 
+def test_a_job_that_died_of_two_kills_not_in_a_row_is_found() -> None:
+    """Killed in run 1, a failure by its own word in run 2 (stalls 0 again), killed in run 3: one crash in a row, yet
+    `vanished` counts two, and dead as stalled passes for right.
+    """
+    story = Story()
+    job_id = story.accepted(run=3)
+    story.record(job_id, state=State.DEAD, error_class="stalled", error_code="worker-vanished", dead_at=NOW)
+    story.in_dead_letters(job_id)
+    story.ran(job_id, 1, pid=7, ends=False)
+    story.killed(7)
+    story.ran(job_id, 2, pid=8)
+    story.ran(job_id, 3, pid=9, ends=False)
+    story.killed(9)
+    assert check(story.evidence), "wrongly dead, and every promise was kept"
+
+
 def test_a_percentile_is_a_value_that_was_measured() -> None:
     assert median_p95_max([float(n) for n in range(1, 101)]) == (50.5, 95.0, 100.0)
     assert median_p95_max([3.0]) == (3.0, 3.0, 3.0)

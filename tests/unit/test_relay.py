@@ -238,6 +238,16 @@ def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_r
     assert (ring.delay, ring.rung_at) == (timedelta(), NOW)
 
 
+def test_copies_in_a_fifo_dlq_stand_in_groups_of_their_own() -> None:
+    """Ten of one key, looked at and kept by a sweep, would lock the group and hide what lies behind them."""
+    world = World()
+    fifo = {"queue": "webhooks.partner-a", "ordering_key": "acme"}
+    dead, alive = a_job(state=State.DEAD, **fifo), a_job(**fifo)
+    world.relay(world.submit(dead, alive))
+    groups = {ring.dead_letter: ring.group for _, ring in world.doorbell.sent}
+    assert groups == {True: dead.job_id, False: "acme"}
+
+
 def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
     world = World()
     world.relay(world.submit(a_job(stalls=1, dispatch=2), a_job(), a_job(stalls=1, state=State.DEAD)))

@@ -228,10 +228,10 @@ def test_an_unreadable_job_in_a_dlq_keeps_nobody_behind_it() -> None:
     assert len(world.dlq.standing) == 1
 
 
-def test_a_look_into_a_dlq_is_bounded_and_reaches_a_hundred_messages() -> None:
+def test_a_look_into_a_dlq_is_bounded_and_reaches_a_thousand_messages() -> None:
     world = World()
-    stale = [a_message(world.submitted(a_job(state=State.COMPLETED))) for _ in range(130)]
-    assert len(world.sweep_dlq(*stale)) == 100
+    stale = [a_message(world.submitted(a_job(state=State.COMPLETED))) for _ in range(1030)]
+    assert len(world.sweep_dlq(*stale)) == 1000
     assert len(world.sweep_dlq()) == 30
 
 

@@ -13,13 +13,13 @@ import pytest
 from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
-from shared.errors import StoreUnavailable
+from shared.errors import StoreUnavailable, TransientFailure
 from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import Batch, deliver, run_batch
 from shared.operations.turns import Turns
 from shared.operations.watch import Watch
 from tests.builders import a_job, a_message, a_running_job
-from tests.world import LEASE, SECOND, Order, World
+from tests.world import LEASE, SECOND, Order, World, raising
 
 FOREVER = 10.0
 
@@ -103,9 +103,39 @@ def test_a_suspect_beside_long_healthy_jobs_looks_for_room_elsewhere_before_it_w
 
     assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE) is Outcome.RELEASED
     assert world.mailbox.hidden[suspect.message_id] == timedelta(), "visible at once, for a process with room"
-    assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE + 1) is Outcome.COMPLETED, (
-        "on a busy lane it waits in the end"
-    )
+    assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE + 1) is Outcome.STALE
+    requeued = world.found(suspect)
+    assert (requeued.state, requeued.stalls, requeued.outbox) == (State.QUEUED, 1, "open"), "its doorbell will say it"
+
+
+def test_a_suspect_on_a_fifo_lane_keeps_its_place_and_waits_for_the_healthy_jobs_beside_it() -> None:
+    world = World(queue="webhooks.partner-a")
+    suspect = replace(world.submitted(a_running_job(queue="webhooks.partner-a")), group="k")
+    world.clock.forward(LEASE + 4 * SECOND)
+    batch = Batch(Watch(world.clock))
+    assert batch.turns.beside()
+    threading.Timer(0.6, batch.turns.done).start()
+    assert deliver(replace(suspect, receives=TRIES_ELSEWHERE + 1), batch, world.ports) is Outcome.COMPLETED
+
+
+def test_the_others_of_a_batch_go_to_other_processes_when_a_doorbell_names_a_suspect() -> None:
+    world = World()
+    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+    others = [world.submitted(a_job()) for _ in range(3)]
+    kept = world.run_batch(others[0], suspect, *others[1:])
+    assert kept == [message.message_id for message in others]
+    assert world.found(suspect).state is State.COMPLETED
+    assert {world.found(message).attempts for message in others} == {0}
+    assert {world.mailbox.hidden[message_id] for message_id in kept} == {timedelta()}, "visible at once"
+
+
+def test_a_suspect_that_ended_with_a_word_waits_for_its_retry_under_a_doorbell_that_does_not_call_it_one() -> None:
+    world = World(handler=raising(TransientFailure("busy")))
+    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+    assert world.run_batch(suspect) == []
+    waits = world.found(suspect)
+    assert (waits.state, waits.stalls, waits.dispatch) == (State.RETRYING, 0, 3)
+    assert waits.due_key is not None
 
 
 def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once(
@@ -164,27 +194,6 @@ def test_a_suspect_that_finds_no_room_is_hidden_a_while_and_in_the_end_gets_a_fr
         assert (job.dispatch, job.outbox, job.stalls) == (2, "open", 1)
         world.time_left = timedelta(minutes=10, seconds=30)
         assert world.deliver(a_message(job)) is Outcome.COMPLETED
-
-
-def test_a_requeued_suspect_runs_alone_too_for_its_message_says_so() -> None:
-    """Its first lease looks like any other: stalls are known only once it is leased, beside its neighbours."""
-    for _ in range(3):
-        order: list[str] = []
-        world = World()
-
-        def handler(payload: Order, run: Any, order: list[str] = order) -> None:
-            order.append(f"{run.tenant} starts")
-            time.sleep(0.1)
-            order.append(f"{run.tenant} ends")
-
-        world.handler = handler
-        suspect = world.submitted(a_job(tenant="suspect", stalls=1, dispatch=2))
-        fresh = world.submitted(a_job(tenant="fresh"))
-        assert world.run_batch(fresh, replace(suspect, suspect=True)) == []
-        assert order in (
-            ["fresh starts", "fresh ends", "suspect starts", "suspect ends"],
-            ["suspect starts", "suspect ends", "fresh starts", "fresh ends"],
-        )
 
 
 def test_a_requeued_suspect_without_room_waits_and_keeps_being_known_as_one() -> None:
