@@ -109,7 +109,8 @@ class SqsMailbox:
     def set_aside(self, message: Message, why: str) -> None:
         """See Mailbox."""
         url = self._urls.of(self._dead_letters)
-        ordered = {"MessageGroupId": message.group or "orphans", "MessageDeduplicationId": message.message_id}
+        # A group of its own: ten orphans of one group, looked at and kept by a sweep, would hide what lies behind them.
+        ordered = {"MessageGroupId": message.message_id, "MessageDeduplicationId": message.message_id}
         attributes = {"why": {"DataType": "String", "StringValue": why}}
         _or_refused(
             lambda: self._client.send_message(

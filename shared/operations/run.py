@@ -215,7 +215,8 @@ def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports:
         job, lease, message, job_type, handle, ports, batch.measured, lambda: bool(batch.watch.hung)
     )
     settlement.say(State.RUNNING)
-    running = Running(message, deadline_at, lambda: handle.lease_expires_at or deadline_at, settlement.overdue)
+    lease_ends_at = lambda: handle.lease_expires_at or deadline_at  # noqa: E731
+    running = Running(message, deadline_at, lease_ends_at, handle.close, settlement.overdue)
     batch.watch.start(running)
     try:
         payload = _payload(job, ports.store)

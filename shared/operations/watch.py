@@ -18,12 +18,14 @@ class Running:
     """One handler at work.
 
     lease_ends_at  asked anew each time: a handler that renews has a short lease and a long deadline
+    shut           lets it begin no effect and report no progress any more
     fence          shuts it out and records the attempt as failed, told when this process ends; None if it ended first
     """
 
     message: Message
     deadline_at: datetime
     lease_ends_at: Callable[[], datetime]
+    shut: Callable[[], None]
     fence: Callable[[datetime], Outcome | None]
     outcome: Outcome | None = None
     returned: bool = False
@@ -65,6 +67,8 @@ class Watch:
         with self._lock:
             overdue = [one for one in self._running if one.ends_at <= now]
             process_ends_at = max([one.deadline_at for one in self._running if one not in overdue], default=now)
+        for one in overdue:
+            one.shut()  # all of them before the first fence, which asks the table
         for one in overdue:
             one.outcome = one.fence(process_ends_at)
             self.end(one)

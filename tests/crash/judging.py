@@ -18,7 +18,7 @@ from tests.e2e.cloud import Cloud
 
 IN_TIME = f"a killed process is replaced within {PROMISED_SECONDS:.0f} s"
 
-STRUCK = "kills hit jobs in mid-run"
+STRUCK = "kills and faults strike"
 
 
 def judge(ran: Sequence[Ran], ledger: Ledger, sweeping: Sweeping, cloud: Cloud) -> int:
@@ -63,8 +63,10 @@ def _result(ran: Ran, others: set[str], ledger: Ledger, sweeping: Sweeping, clou
     )
     again = takeovers(evidence)
     slow = [Broken(IN_TIME, *found) for found in late(again, handover(evidence))] if ran.phase.keeps_time else []
-    if ran.phase.keeps_time and not again:
+    if ran.phase.kills and not again:
         slow.append(Broken(STRUCK, "-", "no kill interrupted a job that started again: this run shows nothing"))
+    if ran.phase.faults and not sum(ran.fired.values()):
+        slow.append(Broken(STRUCK, "-", "no answer of AWS was spoiled: this run shows nothing"))
     repairs = str(dict(sweeping.counted(ran.begun, ran.over)))
     return Result(ran=ran, broken=[*check(evidence), *slow], takeovers=again, repairs=repairs, evidence=evidence)
 

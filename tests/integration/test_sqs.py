@@ -219,3 +219,25 @@ def test_a_suspects_doorbell_arrives_as_one(sqs: Any) -> None:
     assert SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring(suspect=True)]) == []
     (message,) = received(sqs, STANDARD.physical_name("hf"))
     assert message_of(as_event(message)).suspect
+
+
+def test_what_sqs_did_not_hide_is_named_beyond_the_first_ten_too() -> None:
+    client = boto3.client("sqs", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    messages = [a_message(a_job()) for _ in range(12)]
+    with Stubber(client) as stub:
+        stub.add_response("get_queue_url", {"QueueUrl": "https://sqs/q"})
+        done = [{"Id": str(n)} for n in range(10)]
+        stub.add_response("change_message_visibility_batch", {"Successful": done, "Failed": []})
+        failed = [{"Id": "1", "Code": "InternalError", "SenderFault": False}]
+        stub.add_response("change_message_visibility_batch", {"Successful": [{"Id": "0"}], "Failed": failed})
+        mailbox = SqsMailbox(client, "hf", STANDARD, RecordedLog())
+        assert mailbox.hide(messages, [timedelta(seconds=33)] * 12) == [messages[11]]
+
+
+def test_orphans_in_a_fifo_dlq_stand_in_groups_of_their_own(sqs: Any) -> None:
+    """Ten of one group, looked at and kept by a sweep, would hide what lies behind them."""
+    mailbox = SqsMailbox(sqs, "hf", FIFO, RecordedLog())
+    for n in range(2):
+        mailbox.set_aside(a_message(a_job(), group="k", message_id=f"m{n}"), "no job has this id")
+    lying = received(sqs, FIFO.dead_letter_name("hf"))
+    assert len({m["Attributes"]["MessageGroupId"] for m in lying}) == 2

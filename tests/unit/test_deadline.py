@@ -16,7 +16,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Cancel, Continue
 from shared.domain.states import REQUEST_CANCEL, Seen, State
-from shared.errors import LeaseLost
+from shared.errors import LeaseLost, StoreUnavailable
 from shared.operations.watch import Running, Watch
 from tests.builders import NOW, TestClock, a_job, a_message
 from tests.world import LEASE, Order, World, refuse_to_run
@@ -146,10 +146,73 @@ def test_the_retry_of_a_hung_job_waits_until_its_process_has_ended(released: thr
     message = a_message(a_job())
     for seconds in (0, 60, 30):
         at = NOW + timedelta(seconds=seconds)
-        watch.start(Running(message, at, lambda at=at: at, lambda ends_at: told.append(ends_at)))
+        watch.start(Running(message, at, lambda at=at: at, lambda: None, lambda ends_at: told.append(ends_at)))
     watch.fence_overdue()
     assert told == [NOW + timedelta(seconds=60)]
     assert watch.seconds_to_next_deadline() == 30
+
+
+def test_every_overdue_handler_is_shut_out_before_the_first_of_them_is_recorded() -> None:
+    """Recording asks the table; until it answered, the others began effects after their deadline."""
+    told: list[str] = []
+    clock = TestClock()
+    watch, message = Watch(clock), a_message(a_job())
+    for name in ("a", "b"):
+        watch.start(
+            Running(
+                message,
+                NOW,
+                lambda: NOW,
+                lambda name=name: told.append(f"{name} shut"),
+                lambda ends_at, name=name: told.append(f"{name} recorded"),
+            )
+        )
+    watch.fence_overdue()
+    assert told == ["a shut", "b shut", "a recorded", "b recorded"]
+
+
+def test_a_hung_attempts_retry_starts_after_the_last_neighbours_deadline_when_its_process_ends(
+    released: threading.Event,
+) -> None:
+    world = World(clock=SystemClock(), deadline=SHORT)
+    ends_at = SystemClock().now() + timedelta(minutes=5)
+    plain = Watch.fence_overdue
+
+    def beside_a_long_neighbour(watch: Watch) -> None:
+        if not watch.hung:
+            neighbour = Running(a_message(a_job()), ends_at, lambda: ends_at, lambda: None, lambda at: None)
+            watch.start(neighbour)
+            plain(watch)
+            watch.end(neighbour)
+        else:
+            plain(watch)
+
+    world.handler = lambda payload, run: released.wait(30) and None
+    message = world.submitted(a_fresh_job())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watch, "fence_overdue", beside_a_long_neighbour)
+        world.run_batch(message)
+    job = world.found(message)
+    assert job.next_attempt_at is not None
+    assert job.next_attempt_at >= ends_at - timedelta(milliseconds=1)
+
+
+def test_a_fence_does_not_wait_for_a_table_that_does_not_answer(released: threading.Event) -> None:
+    """It would keep the watch from the other handlers for as long as the hung one's lease lasts."""
+    world = World(clock=SystemClock(), deadline=SHORT)
+    tries: list[str] = []
+    plain_apply = world.store.apply
+
+    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
+        if move.name == "retry":
+            tries.append(move.name)
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = down  # type: ignore[method-assign]
+    world.handler = lambda payload, run: released.wait(30) and None
+    assert len(world.run_batch(world.submitted(a_fresh_job()))) == 1
+    assert tries == ["retry"]
 
 
 @pytest.mark.parametrize("broken", ["fence", "meter"])

@@ -86,6 +86,13 @@ def test_a_doorbell_is_lost_when_its_queue_is_empty_or_its_retention_passed(job:
     assert found(job, RETENTION + SECOND) == Broken("lost-doorbell", repair)
 
 
+def test_a_delayed_job_in_an_empty_queue_is_not_lost_before_its_time() -> None:
+    """SQS counts delayed messages apart, and late."""
+    job = published(available_at=NOW + 15 * MINUTE)
+    assert found(job, 19 * MINUTE, queue_empty=True) is None
+    assert found(job, 21 * MINUTE, queue_empty=True) == Broken("lost-doorbell", Repair.RING_AGAIN)
+
+
 def test_an_unpublished_retry_gets_a_new_doorbell_only_once_its_wait_is_over() -> None:
     job = retrying(outbox="open", published_at=None, next_attempt_at=NOW + 30 * SECOND)
     assert found(job, 90 * SECOND) is None

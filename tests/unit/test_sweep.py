@@ -178,6 +178,9 @@ def test_what_sqs_moved_away_after_its_worker_vanished_is_parked_as_stalled() ->
     found = world.store.get(job.job_id)
     assert found is not None
     assert (found.state, found.error_class) == (State.DEAD, FailureClass.STALLED)
+    assert [run.run for run in world.store.runs(job.job_id)] == [1], (
+        "the run that ended without a word is in the history"
+    )
 
 
 def test_a_job_that_a_second_copy_brought_to_a_worker_is_not_parked() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
-from shared.domain.waits import RECEIVE_LIMIT
+from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT
 from shared.errors import StoreUnavailable, TransientFailure
 from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import Batch, deliver, run_batch
@@ -116,6 +116,40 @@ def test_a_suspect_on_a_fifo_lane_keeps_its_place_and_waits_for_the_healthy_jobs
     assert batch.turns.beside()
     threading.Timer(0.6, batch.turns.done).start()
     assert deliver(replace(suspect, receives=TRIES_ELSEWHERE + 1), batch, world.ports) is Outcome.COMPLETED
+
+
+def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_others() -> None:
+    """Else another suspect would find the process empty while this delivery still goes on."""
+    turns = Turns(lambda: False)
+    assert turns.beside()
+    other = Job(turns, alone=False)
+    other.start()
+    other.settled()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shared.operations.turns.PATIENCE", 0.1)
+        assert turns.alone(waits=False) is False
+    other.may_go_alone.set()
+    other.ended.set()
+    other.join(FOREVER)
+    suspect = Job(turns, alone=True)
+    suspect.start()
+    suspect.may_go_alone.set()
+    assert suspect.settled() is None, "the refused one is still here"
+    turns.done()
+    assert suspect.settled() is True
+    suspect.ended.set()
+
+
+def test_a_suspect_on_a_fifo_lane_near_the_hundredth_receive_stops_for_a_human_by_our_hand() -> None:
+    world = World(queue="webhooks.partner-a")
+    fields = {"queue": "webhooks.partner-a", "stalls": 1, "dispatch": 2}
+    suspect = replace(world.submitted(a_job(**fields)), group="k", suspect=True, receives=FIFO_RECEIVE_LIMIT + 1)
+    batch = Batch(Watch(world.clock))
+    assert batch.turns.beside()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shared.operations.batch.Place.alone", lambda place: timedelta())
+        assert deliver(suspect, batch, world.ports) is Outcome.DEAD
+    assert world.found(suspect).error_code == "too-many-receives"
 
 
 def test_the_others_of_a_batch_go_to_other_processes_when_a_doorbell_names_a_suspect() -> None:
