@@ -219,6 +219,7 @@ EXPLAINED = (
     Reason(
         (
             *tuple(f"{row}: without dropping outbox" for row in (*LONG_WAITS, "reschedule")),
+            "complete: without dropping outbox",
             "expire*: without dropping outbox",
             "cancel*: without dropping outbox",
         ),
