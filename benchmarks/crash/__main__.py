@@ -61,7 +61,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--window", type=float, default=360.0, help="seconds from kill to count (360)")
     parser.add_argument("--only", nargs="+", default=[], choices=KEYS, metavar="SYSTEM", help=" ".join(KEYS))
     parser.add_argument("--save", action="store_true", help="write results.json, if every system ran")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.jobs < 1 or given.seconds <= 0 or given.window <= 0:
+        parser.error("--jobs at least 1, --seconds and --window above 0")
+    return given
 
 
 if __name__ == "__main__":

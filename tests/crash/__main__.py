@@ -58,6 +58,9 @@ def main() -> int:
     except LocalCloudError as e:
         print(f"crashtest: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("crashtest: broken off; what it started has been ended", file=sys.stderr)
+        return 130
     finally:
         if not given.keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,23 +32,28 @@ class Answered:
 
 
 def submit_all(
-    planned: Iterable[Planned], port: int, provider: int, seconds: float, note: Callable[[Answered], None]
+    planned: Iterable[Planned],
+    port: int,
+    provider: int,
+    seconds: float,
+    note: Callable[[Answered], None],
+    stopped: threading.Event,
 ) -> None:
-    """Post them, spread over this time; each is noted once it has its 202 or was given up."""
+    """Post them, spread over this time; each is noted once it has its 202 or was given up, all at once if `stopped`."""
     jobs = list(planned)
     begun = time.monotonic()
 
     def one(place: int) -> None:
-        time.sleep(max(begun + seconds * place / len(jobs) - time.monotonic(), 0.0))
-        note(_submit(jobs[place], port, provider))
+        stopped.wait(max(begun + seconds * place / len(jobs) - time.monotonic(), 0.0))
+        note(_submit(jobs[place], port, provider, stopped))
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(one, range(len(jobs))))
 
 
-def _submit(planned: Planned, port: int, provider: int) -> Answered:
+def _submit(planned: Planned, port: int, provider: int, stopped: threading.Event) -> Answered:
     answered, wait = Answered(planned), FIRST_WAIT
-    while answered.tries < TRIES:
+    while answered.tries < TRIES and not stopped.is_set():
         answered.tries += 1
         status, body = _post(planned, port, provider)
         if status == 202:
@@ -57,7 +63,7 @@ def _submit(planned: Planned, port: int, provider: int) -> Answered:
         if 0 < status < 500:
             answered.refused = f"{status} {body[:300].decode(errors='replace')}"
             return answered
-        time.sleep(wait)
+        stopped.wait(wait)
         wait = min(wait * 1.6, LONGEST_WAIT)
     return answered
 

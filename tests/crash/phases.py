@@ -87,8 +87,10 @@ def run_phase(phase: Phase, jobs: int, seed: int, scene: Scene) -> Ran:
             harm.enter_context(bad_weather(scene.proxy, dice))
         if phase.kills:
             harm.enter_context(scene.killer.at_work(schedule(jobs, dice), lambda: len(ran.answered)))
+        stopped = threading.Event()
+        harm.callback(stopped.set)  # after Ctrl-C the clients would go on posting to a cloud that is gone
         submitting = threading.Thread(
-            target=submit_all, args=(ran.planned, scene.front, scene.provider, seconds, ran.answered.append)
+            target=submit_all, args=(ran.planned, scene.front, scene.provider, seconds, ran.answered.append, stopped)
         )
         submitting.start()
         _watch(ran, submitting, scene)

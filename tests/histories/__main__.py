@@ -51,8 +51,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="replay this one history and print it")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first broken promise")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.histories < 1:
+        parser.error("HISTORIES: at least 1")
+    return given
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nbroken off; a broken promise would be printed above", file=sys.stderr)
+        sys.exit(130)

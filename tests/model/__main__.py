@@ -8,6 +8,7 @@ Exits with 1 on any surprise.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import Pool
@@ -149,4 +150,12 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000))
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("states", nargs="?", type=int, default=100_000)
+    given = parser.parse_args()
+    if given.states < WATCH_STATES:
+        parser.error(f"STATES: at least {WATCH_STATES}, which the rules need to be watched")
+    try:
+        sys.exit(main(given.states))
+    except KeyboardInterrupt:
+        sys.exit(130)
