@@ -122,17 +122,8 @@ class SqsMailbox:
         )
 
     def _best_effort(self, operation: str, said: str, entries: list[dict[str, Any]]) -> list[str]:
-        """Ids of the entries that SQS did not take."""
-        try:
-            url = self._urls.of(self._name)
-            answer = _or_refused(lambda: getattr(self._client, operation)(QueueUrl=url, Entries=entries))
-            failed = [f["Id"] for f in answer.get("Failed", ())]
-            why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
-        except RingRefused as e:
-            failed, why = [entry["Id"] for entry in entries], str(e)
-        if why:
-            self._log.event(said, level="warning", why=why)
-        return failed
+        url = lambda: self._urls.of(self._name)  # noqa: E731
+        return _best_effort(getattr(self._client, operation), url, entries, said, self._log)
 
 
 class SqsDeadLetters:
@@ -159,14 +150,24 @@ class SqsDeadLetters:
     def delete(self, queue: Queue, messages: Sequence[Message]) -> None:
         """See DeadLetters."""
         entries = [{"Id": str(n), "ReceiptHandle": message.receipt} for n, message in enumerate(messages)]
-        try:
-            url = self._urls.of(queue.dead_letter_name(self._prefix))
-            answer = _or_refused(lambda: self._client.delete_message_batch(QueueUrl=url, Entries=entries))
-            why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in answer.get("Failed", ()))
-        except RingRefused as e:
-            why = str(e)
-        if why:
-            self._log.event("not-deleted", level="warning", why=why)
+        url = lambda: self._urls.of(queue.dead_letter_name(self._prefix))  # noqa: E731
+        _best_effort(self._client.delete_message_batch, url, entries, "not-deleted", self._log)
+
+
+def _best_effort(
+    call: Callable[..., Any], url: Callable[[], str], entries: list[dict[str, Any]], said: str, log: Log
+) -> list[str]:
+    """One batch call; ids of the entries that SQS did not take."""
+    try:
+        queue_url = url()
+        refused = _or_refused(lambda: call(QueueUrl=queue_url, Entries=entries)).get("Failed", ())
+        failed = [f["Id"] for f in refused]
+        why = "; ".join(f"{f['Code']}: {f.get('Message', '')}" for f in refused)
+    except RingRefused as e:
+        failed, why = [entry["Id"] for entry in entries], str(e)
+    if why:
+        log.event(said, level="warning", why=why)
+    return failed
 
 
 def message_of(record: Mapping[str, Any]) -> Message:

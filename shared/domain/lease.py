@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from shared.domain.job import Job
-from shared.domain.states import CLOCK_MARGIN, FINAL, Seen, State
+from shared.domain.states import CLOCK_MARGIN, DEFAULT_STALL_LIMIT, FINAL, Seen, State
 
 REDELIVERY_MARGIN = CLOCK_MARGIN
 """A message comes back this long after its lease ends, when the next worker may reclaim at once: the lease counts from
@@ -85,6 +85,20 @@ def after_lapse(found: Job, now: datetime, stall_limit: int) -> Next:
 def lapsed(job: Job, now: datetime) -> bool:
     """Its holder has lost the right to the job, by either's clock."""
     return job.lease_expires_at is not None and job.lease_expires_at <= now - CLOCK_MARGIN
+
+
+def as_found(found: Job, now: datetime) -> Seen:
+    """What a write by somebody who does not hold the job must find: the record exactly as it was read."""
+    return Seen(
+        now=now,
+        dispatch=found.dispatch,
+        run=found.run,
+        attempts=found.attempts,
+        lease_expires_at=found.lease_expires_at,
+        outbox=found.outbox,
+        published_at=found.published_at,
+        stall_limit=DEFAULT_STALL_LIMIT,
+    )
 
 
 def wait_until(found: Job | None, now: datetime, fallback: timedelta) -> timedelta:

@@ -131,7 +131,7 @@ def fate(found: Job | None, *, dispatch: int, dead_letter_mark: bool, now: datet
         return Fate.KEEP
     if found.state in FINAL or not current or dead_letter_mark:
         return Fate.DROP
-    if found.state is State.RUNNING:
-        return Fate.PARK if lapsed(found, now) else Fate.KEEP
+    if found.state is State.RUNNING:  # one that was asked to stop is cancelled by the sweep of its record
+        return Fate.PARK if lapsed(found, now) and found.cancel_request is None else Fate.KEEP
     waits_in_due = found.due_key is not None
     return Fate.DROP if waits_in_due else Fate.PARK

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from shared.domain.job import Job, due_key
-from shared.domain.lease import Next, next_after_refusal, wait_until
+from shared.domain.lease import Next, as_found, next_after_refusal, wait_until
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
@@ -27,7 +27,7 @@ from shared.domain.states import (
 from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT, leaves_its_message
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
-from shared.operations.batch import TRIES_ELSEWHERE
+from shared.operations.batch import TRIES_ELSEWHERE, Place
 from shared.operations.endings import ending
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.ports import Message
@@ -42,20 +42,6 @@ UNSURE_WAIT = timedelta(seconds=30)
 READ_BACK_TRIES, READ_BACK_EVERY = 10, timedelta(milliseconds=500)
 ONE_CALL = timedelta(seconds=20)
 """What one call to the table may take with its repeats (lambdas/worker: three of 1 + 5 s), and the answer after it."""
-
-
-class Place(Protocol):
-    """A delivery's place in its process."""
-
-    def alone(self) -> timedelta | None:
-        """Have the process to itself, before a job whose worker vanished is started again. None: it has; else there is
-        no room, and the message shall wait this long.
-        """
-
-    def hidden_since(self) -> datetime:
-        """Since when the message is hidden for a whole lease and the margin: from there the lease counts, so that the
-        message comes back no sooner than the lease may be reclaimed.
-        """
 
 
 def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPorts) -> Job | Outcome:
@@ -86,7 +72,7 @@ def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPort
     def reclaim(found: Job) -> Job | timedelta:
         if (wait := place.alone()) is not None:
             return wait
-        job = lease(RECLAIM, lambda now: _as_found(found, now))
+        job = lease(RECLAIM, lambda now: as_found(found, now))
         record_lapsed_run(found, State.RUNNING, ports)
         return job
 
@@ -106,7 +92,7 @@ def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
 
 
 def _is_over(job: Job, now: datetime) -> bool:
-    return job.lease_expires_at is None or job.lease_expires_at <= now
+    return job.lease_expires_at is not None and job.lease_expires_at <= now
 
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
@@ -177,9 +163,9 @@ def _follow(
         ports.mailbox.set_aside(message, "no job has this id")
         ports.log.event("orphaned", level="error", job=message.job_id, type=message.type, state="gone")
         return Outcome.ORPHANED
-    seen = _as_found(found, now)
+    seen = as_found(found, now)
     match following:
-        case Next.WON:
+        case Next.WON if not _is_over(found, now):
             return found
         case Next.RECLAIM if reclaim is not None:
             taken = reclaim(found)
@@ -187,7 +173,7 @@ def _follow(
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
-        case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
+        case Next.WAIT | Next.RECLAIM | Next.ORPHAN | Next.WON:
             return _wait(message, found, ports)
     move, changes, outcome = ending(following, found, now)
     after = ports.store.apply(found.job_id, move, seen, **changes)
@@ -215,16 +201,6 @@ def _no_room(message: Message, wait: timedelta, ports: WorkerPorts) -> Outcome:
         ports.mailbox.hide([message], [wait])
         return Outcome.RELEASED
     return defer_unleased(message, "its worker vanished; waits to run alone", UNSURE_WAIT, ports)
-
-
-def _as_found(found: Job, now: datetime) -> Seen:
-    return Seen(
-        now=now,
-        dispatch=found.dispatch,
-        run=found.run,
-        lease_expires_at=found.lease_expires_at,
-        stall_limit=DEFAULT_STALL_LIMIT,
-    )
 
 
 def _wait(message: Message, found: Job | None, ports: WorkerPorts) -> Outcome:

@@ -68,20 +68,25 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One delivery in its batch; see acquire.Place."""
+    """One delivery's place in its batch and its process."""
 
     message: Message
     batch: Batch
     ports: WorkerPorts
 
     def alone(self) -> timedelta | None:
-        """See acquire.Place. Where others are in the way the message is released, for another process to take."""
+        """Have the process to itself, before a job whose worker vanished is started again. None: it has; else there is
+        no room, and the message shall wait this long: not at all where others are in the way, for another process to
+        take it.
+        """
         if not self.batch.turns.alone(waits=self.ports.queue.fifo and self.message.receives > TRIES_ELSEWHERE):
             return timedelta()
         return None if self.has_time(suspect=True) else NO_TIME_WAIT
 
     def hidden_since(self) -> datetime:
-        """See acquire.Place. One that waited for its turn is hidden anew."""
+        """Since when the message is hidden for a whole lease and the margin: from there the lease counts, so that the
+        message comes back no sooner than the lease may be reclaimed. One that waited for its turn is hidden anew.
+        """
         now = self.ports.clock.now()
         hidden_at = self.batch.hidden_at.get(self.message.message_id)
         if hidden_at is None or now - hidden_at > HIDDEN_ENOUGH:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.job import Job
-from shared.domain.lease import Next
+from shared.domain.lease import Next, as_found
 from shared.domain.repair import ENDINGS, OVERDUE, Broken, Fate, Repair, broken, fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
@@ -23,7 +23,6 @@ from shared.domain.states import (
     REDISPATCH,
     REQUEUE,
     RING_AGAIN,
-    Seen,
     State,
     Transition,
 )
@@ -102,7 +101,7 @@ def _repair(job: Job, found: Broken, now: datetime, ports: SweeperPorts) -> bool
 def _made(job: Job, move: Transition, changes: dict[str, Any], now: datetime, ports: SweeperPorts) -> bool:
     """Whether the move was still what the job needed."""
     try:
-        after = ports.store.apply(job.job_id, move, _as_seen(job, now), **changes)
+        after = ports.store.apply(job.job_id, move, as_found(job, now), **changes)
     except MoveRefused:
         return False
     if job.state is State.RUNNING:
@@ -164,27 +163,8 @@ def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run:
 
 
 def _park(found: Job, now: datetime, ports: SweeperPorts) -> bool:
-    """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives.
-
-    A job that an operator asked to stop is not for a human to look at: it is cancelled.
-    """
-    if found.state is State.RUNNING and found.cancel_request is not None:
-        move, changes, _ = ending(Next.CANCEL_LAPSED, found, now)
-        return _made(found, move, changes, now, ports)
+    """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives."""
     why = FailureClass.NEVER_RAN if found.attempts == 0 else FailureClass.STALLED
     said = f"SQS gave up on its message after {found.attempts} attempts"
     move = PARK_LAPSED if found.state is State.RUNNING else PARK
     return _made(found, move, dead_changes(found, Failure(why, "parked-by-sqs", said), now), now, ports)
-
-
-def _as_seen(job: Job, now: datetime) -> Seen:
-    return Seen(
-        now=now,
-        dispatch=job.dispatch,
-        run=job.run,
-        attempts=job.attempts,
-        lease_expires_at=job.lease_expires_at,
-        outbox=job.outbox,
-        published_at=job.published_at,
-        stall_limit=DEFAULT_STALL_LIMIT,
-    )

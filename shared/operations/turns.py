@@ -4,9 +4,8 @@ A job whose worker vanished may be what made it vanish. Were it started again be
 theirs too, and the stall limit would stop innocent jobs with it (SCENARIOS 3). So a reclaimed job runs alone.
 
 Nobody waits long behind a suspect: after PATIENCE the message goes back, and another process takes it. Else a batch of
-ten that one crash returned would run one after the other, for as long as ten deadlines. A suspect looks elsewhere too
-before it waits for the healthy jobs beside it; in the end it does wait: on a busy lane it would meet others like them
-everywhere.
+ten that one crash returned would run one after the other, for as long as ten deadlines. Whether a
+suspect waits for the healthy jobs beside it is its caller's to say (batch.Place.alone).
 """
 
 from __future__ import annotations
