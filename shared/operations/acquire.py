@@ -92,7 +92,7 @@ def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
 
 
 def _is_over(job: Job, now: datetime) -> bool:
-    return job.lease_expires_at is not None and job.lease_expires_at <= now
+    return job.lease_expires_at is None or job.lease_expires_at <= now
 
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
@@ -165,7 +165,7 @@ def _follow(
         return Outcome.ORPHANED
     seen = as_found(found, now)
     match following:
-        case Next.WON if not _is_over(found, now):
+        case Next.WON:
             return found
         case Next.RECLAIM if reclaim is not None:
             taken = reclaim(found)
@@ -173,7 +173,7 @@ def _follow(
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
-        case Next.WAIT | Next.RECLAIM | Next.ORPHAN | Next.WON:
+        case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
             return _wait(message, found, ports)
     move, changes, outcome = ending(following, found, now)
     after = ports.store.apply(found.job_id, move, seen, **changes)

@@ -13,7 +13,6 @@ from shared.adapters.memory import MemoryJobStore
 from shared.adapters.sqs import LOOKED_AT, message_of
 from shared.adapters.system import SystemClock
 from shared.domain.doorbell import Bell
-from shared.domain.outcome import Outcome
 from shared.domain.states import LEASE, State
 from shared.errors import StoreUnavailable
 from shared.operations.batch import TRIES_ELSEWHERE
@@ -340,20 +339,3 @@ def test_insisting_on_an_end_leaves_the_invocation_time_to_answer_for_its_batch(
     world.handler = lambda payload, run: passes(5)
     world.run_batch(world.submitted(a_job()))
     assert world.time_left > timedelta(), f"the function was killed {-world.time_left} earlier, its answer with it"
-
-
-def test_a_lease_of_our_own_that_a_late_refusal_shows_as_lapsed_starts_no_handler() -> None:
-    """The SDK repeated the write after a lost answer, and the refusal of the repeat came after the lease's end."""
-    ran: list[str] = []
-    world = World(handler=lambda payload, run: ran.append(run.job_id))
-    message, plain = world.submitted(a_job()), world.store.apply
-
-    def repeated(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
-        if move is LEASE:
-            plain(job_id, move, seen, **changes)
-            world.clock.forward(40 * SECOND)
-        return plain(job_id, move, seen, **changes)
-
-    world.store.apply = repeated  # type: ignore[method-assign]
-    assert world.deliver(message) is Outcome.WAITING
-    assert not ran, "started ten seconds after its lease ended, when another worker may have it"
