@@ -87,7 +87,7 @@ clean: ## end the local cloud, remove everything that was built
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: requirements-dev.txt
-	@test -d node_modules || echo "set-up: about two minutes and 1.1 GB, once"
+	@test -d node_modules || echo "set-up: two to five minutes and 1.1 GB, once"
 	@echo "set-up: Python environment in .venv"
 	@$(call environment,.venv,requirements-dev.txt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -103,3 +104,11 @@ def test_slow_streams_long_queues_and_skewed_clocks_harm_no_job(run: str) -> Non
 
     assert as_it_is().well
     assert not without_the_rule().well
+
+
+def test_every_part_of_the_table_was_hunted_for_or_is_explained() -> None:
+    """A part that is new is in neither list until `make model` was run: write it into missed_parts.txt once that finds
+    its counterexample, or its reason into explained.py.
+    """
+    missed = (Path(__file__).parent / "missed_parts.txt").read_text().split("\n")[:-1]
+    assert missed == [name for name in names() if not any(reason.explains(name) for reason in EXPLAINED)]
