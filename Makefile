@@ -37,8 +37,8 @@ down: ## end what `make up` started, and nothing else
 status: ## is the local cloud up, and where
 	@if $(UP); then $(BIN)/python -m local status; else echo "the local cloud is not up; make up starts it"; exit 1; fi
 
-test: lint ## check everything: style, types, then every test (ARGS="-k lease" narrows the tests)
-	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
+test: lint ## check everything: style, types, then every test, a process per core (ARGS="-k lease" narrows the tests)
+	@$(TOOLS) $(BIN)/python -m pytest -n auto $(ARGS)
 
 model: setup ## explore the model of the rules: at most STATES (100000) states in each configuration
 	@$(BIN)/python -m tests.model $(STATES) $(ARGS)

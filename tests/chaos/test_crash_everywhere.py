@@ -44,9 +44,7 @@ def history(kind: str, strike: Strike) -> Cloud:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wherever_a_process_dies_every_accepted_job_ends_as_it_may(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wherever_a_process_dies_every_accepted_job_ends_as_it_may(kind: str) -> None:
     undisturbed = Strike()
     check(history(kind, undisturbed))
     calls = undisturbed.calls
@@ -59,11 +57,9 @@ def test_wherever_a_process_dies_every_accepted_job_ends_as_it_may(
                 when = "before" if before else "after"
                 raise AssertionError(f"killed {when} call {number} ({strike.calls[number - 1]}): {e}") from e
             assert strike.came, "the kill never came"
-    with capsys.disabled():
-        print(f"\n{kind}: {2 * len(calls)} crash points over {', '.join(sorted({call.name for call in calls}))}")
 
 
-def test_no_operation_calls_a_port_at_a_place_where_no_crash_was_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_operation_calls_a_port_at_a_place_where_no_crash_was_tried(figure: Callable[[str], None]) -> None:
     """A call that is new in the code fails here until a history of KINDS comes by it."""
     struck: set[str] = set()
     points = 0
@@ -77,8 +73,7 @@ def test_no_operation_calls_a_port_at_a_place_where_no_crash_was_tried(capsys: p
     assert struck - {"the test's own"} <= lines, "a call the search below does not see"
     missed = [site for site, where in sites.items() if not {f"{site.rpartition(':')[0]}:{n}" for n in where} & struck]
     assert not missed, f"no crash before and after the calls at {missed}"
-    with capsys.disabled():
-        print(f"\n{points} crash points in {len(KINDS)} kinds of history, at {len(sites)} places in the code")
+    figure(f"{points} crash points in {len(KINDS)} kinds of history, at {len(sites)} places in the code")
 
 
 def test_every_method_of_every_port_is_struck_or_said_to_need_no_crash() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-
-import pytest
+from collections.abc import Callable
 
 from shared.domain.states import State
 from shared.queues import QUEUES
@@ -18,7 +17,7 @@ PAYLOAD_BYTES = 200
 
 
 def test_an_ordinary_job_costs_at_most_7_write_units_and_4_table_calls(
-    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+    cloud: Cloud, figure: Callable[[str], None]
 ) -> None:
     payload = {"text": "x" * (PAYLOAD_BYTES - len('{"text":""}'))}
     assert len(json.dumps(payload, separators=(",", ":"))) == PAYLOAD_BYTES
@@ -35,8 +34,8 @@ def test_an_ordinary_job_costs_at_most_7_write_units_and_4_table_calls(
         calls = meter.calls_about(job_id)
 
     units = sum(call.units for call in calls)
-    with capsys.disabled():
-        print(f"\na job with a payload of {PAYLOAD_BYTES} bytes: {units:g} write units, {len(calls)} table calls")
-        print(*(f"  {call}" for call in calls), sep="\n")
+    figure(f"a job with a payload of {PAYLOAD_BYTES} bytes: {units:g} write units, {len(calls)} table calls")
+    for call in calls:
+        figure(f"  {call}")
     assert 1 <= units <= MAX_WRITE_UNITS
     assert 1 <= len(calls) <= MAX_TABLE_CALLS

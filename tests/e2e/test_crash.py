@@ -6,8 +6,8 @@ import io
 import os
 import signal
 import time
+from collections.abc import Callable
 
-import pytest
 from pypdf import PdfReader
 
 from local import samples
@@ -20,9 +20,7 @@ PAGES = 6000
 LEASE_SECONDS = 30
 
 
-def test_an_export_whose_worker_is_killed_completes_without_help(
-    cloud: Cloud, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_whose_worker_is_killed_completes_without_help(cloud: Cloud, figure: Callable[[str], None]) -> None:
     cloud.put_month("2030-06", samples.write_month(rows=PAGES))
     job_id = cloud.export("2030-06")
     run = killed_in_mid_run(cloud, job_id)
@@ -31,8 +29,7 @@ def test_an_export_whose_worker_is_killed_completes_without_help(
     while cloud.record(job_id).run == run:
         assert time.monotonic() < killed_at + LEASE_SECONDS + 30, "nobody took the job over"
         time.sleep(0.2)
-    with capsys.disabled():
-        print(f"\ntaken over {time.monotonic() - killed_at:.1f} s after kill -9, with a lease of {LEASE_SECONDS} s")
+    figure(f"taken over {time.monotonic() - killed_at:.1f} s after kill -9, with a lease of {LEASE_SECONDS} s")
 
     ended = cloud.wait(job_id, seconds=90)
     assert ended["status"] == State.COMPLETED, str(ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,11 +28,9 @@ def explored() -> dict[str, Exploration]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _total(explored: dict[str, Exploration], request: pytest.FixtureRequest) -> Iterator[None]:
+def _total(explored: dict[str, Exploration], figure: Callable[[str], None]) -> Iterator[None]:
     yield
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print(f"\nmodel: {sum(found.states for found in explored.values())} states in {len(explored)} explorations")
+    figure(f"model: {sum(found.states for found in explored.values())} states in {len(explored)} explorations")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
