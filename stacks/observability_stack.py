@@ -17,6 +17,7 @@ from constructs import Construct
 
 from shared.queues import QUEUES, Queue
 from stacks.constructs.alarms import Alarms, metric, waiting_in
+from stacks.constructs.encryption import customer_key, key_policy
 from stacks.stage import Stage
 
 RELAY_BEHIND = timedelta(minutes=1)
@@ -110,7 +111,16 @@ class ObservabilityStack(cdk.Stack):
 
 
 def _topic(stack: cdk.Stack, stage: Stage) -> sns.Topic:
-    topic = sns.Topic(stack, "Alarms", topic_name=f"{stage.prefix}-alarms", enforce_ssl=not stage.is_local)
+    topic = sns.Topic(
+        stack,
+        "Alarms",
+        topic_name=f"{stage.prefix}-alarms",
+        enforce_ssl=not stage.is_local,
+        master_key=customer_key(stack, stage),
+    )
+    if stage.kms_key_arn:
+        said = stack.to_json_string(key_policy(stack))
+        cdk.CfnOutput(stack, "KeyPolicy", value=said, description="Add these statements to the key's own policy")
     # enforce_ssl writes a policy of one Deny, and any policy replaces SNS's default one: without this statement
     # CloudWatch may not publish and no alarm reaches anybody.
     topic.add_to_resource_policy(

@@ -16,6 +16,7 @@ from shared.domain.states import OUTBOX_OPEN, State
 from shared.queues import DEAD_LETTER_RETENTION, QUEUES, Queue, Right
 from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
 from stacks.constructs.acknowledged import acknowledge
+from stacks.constructs.encryption import encrypt_queue
 from stacks.constructs.front_door import FrontDoor
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.ticker import Ticker
@@ -81,6 +82,7 @@ class PipelineStack(cdk.Stack):
         # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
         worker.may("s3:ListBucket", on=bucket.bucket_arn)
         worker.may("sqs:SendMessage", "sqs:GetQueueUrl", on=lane.dead_letters.queue_arn)
+        worker.may_decrypt(through=("sqs", "s3"))
         for right in declared.rights:
             self._grant(right, worker)
         # Grants receive, delete and change-visibility on the lane's own queue. No filter: it would delete what it does
@@ -121,6 +123,7 @@ class PipelineStack(cdk.Stack):
             for queue in (lane.queue, lane.dead_letters):
                 relay.may("sqs:SendMessage", "sqs:GetQueueUrl", on=queue.queue_arn)
         relay.may("sqs:SendMessage", "sqs:GetQueueUrl", on=parked.queue_arn)
+        relay.may_decrypt(through=("sqs",))
         relay.function.add_event_source(_outbox(self._storage, parked))
         return relay
 
@@ -140,6 +143,7 @@ class PipelineStack(cdk.Stack):
         jobs = self._storage.jobs.table_arn
         promoter.may("dynamodb:GetItem", "dynamodb:UpdateItem", on=jobs)
         promoter.may("dynamodb:Query", on=f"{jobs}/index/due")
+        promoter.may_decrypt()
         Ticker(self, "PromoterTicks", name=name, function=promoter.function)
         return promoter
 
@@ -151,6 +155,7 @@ class PipelineStack(cdk.Stack):
             retention_period=duration(DEAD_LETTER_RETENTION),
             enforce_ssl=not self._stage.is_local,
         )
+        encrypt_queue(parked, self._stage)
         acknowledge(parked, "AwsSolutions-SQS3", "It is the relay's dead-letter queue; only an operator reads it.")
         return parked
 
@@ -177,6 +182,7 @@ class PipelineStack(cdk.Stack):
         api.may("dynamodb:PutItem", "dynamodb:GetItem", on=storage.jobs.table_arn)
         api.may("dynamodb:PutItem", on=storage.exports.table_arn)
         api.may_with_files("s3:GetObject", of=storage.bucket_name)  # a link lends the API's own right to read
+        api.may_decrypt(through=("s3",))
         return api
 
     def _say_where_things_are(self) -> None:

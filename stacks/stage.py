@@ -15,6 +15,10 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "tenant_claim": (r"[A-Za-z0-9_:./-]{1,128}", "the name of the claim that holds the tenant"),
     "code_version": (r"[A-Za-z0-9._+/-]{1,40}", "up to 40 letters, digits and ._+/-"),
     "alarm_email": (r"[^@\s]+@[^@\s]+\.[^@\s]+", "one e-mail address"),
+    "kms_key_arn": (
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+        "the ARN of a symmetric KMS key of this account and region (arn:aws:kms:…:key/…), not of an alias",
+    ),
     "synthesizer": (r"default|cli", "default or cli"),
 }
 _OF_JWT = ("jwt_issuer", "jwt_audience", "tenant_claim")
@@ -35,6 +39,7 @@ class Stage:
     auth          who may call the API: "iam", "jwt" (then the three fields below) or, on the local stage only, "none"
     code_version  the revision, kept in every record a worker touches
     alarm_email   subscribed to the alarms' topic, if given
+    kms_key_arn   the customer managed key that tables, queues, bucket, topic and logs are put under, if given
     synthesizer   "cli": deploy with the caller's own credentials instead of the bootstrap roles
     """
 
@@ -45,6 +50,7 @@ class Stage:
     tenant_claim: str = ""
     code_version: str = "unversioned"
     alarm_email: str = ""
+    kms_key_arn: str = ""
     synthesizer: str = "default"
 
     @classmethod

@@ -14,6 +14,7 @@ from constructs import Construct
 
 from shared.domain.states import State
 from stacks.constructs.acknowledged import acknowledge
+from stacks.constructs.encryption import customer_key, encrypt_table, of_bucket
 from stacks.stage import Stage
 
 STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
@@ -51,7 +52,7 @@ class StorageStack(cdk.Stack):
     def _table(
         self, id: str, name: str, indexes: Sequence[dynamodb.GlobalSecondaryIndexPropsV2] = (), **options: Any
     ) -> dynamodb.TableV2:
-        return dynamodb.TableV2(
+        table = dynamodb.TableV2(
             self,
             id,
             table_name=f"{self._stage.prefix}-{name}",
@@ -67,6 +68,8 @@ class StorageStack(cdk.Stack):
             removal_policy=self._removal,
             **options,
         )
+        encrypt_table(table, self._stage)
+        return table
 
     def _export_all(self) -> None:
         # All of them, used or not: when the last consumer drops one, the CDK would remove the export first, and
@@ -87,7 +90,6 @@ class StorageStack(cdk.Stack):
             bucket_name=self.bucket_name,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=s3.BucketEncryption.S3_MANAGED,
             enforce_ssl=not self._stage.is_local,
             lifecycle_rules=[
                 s3.LifecycleRule(id="parts", abort_incomplete_multipart_upload_after=cdk.Duration.days(1)),
@@ -95,6 +97,7 @@ class StorageStack(cdk.Stack):
                 s3.LifecycleRule(id="exports", prefix="exports/", expiration=cdk.Duration.days(EXPORT_DAYS)),
             ],
             removal_policy=self._removal,
+            **of_bucket(customer_key(self, self._stage)),
         )
         acknowledge(bucket, "AwsSolutions-S1", "Jobs name their files in their records; CloudTrail shows the rest.")
         return bucket

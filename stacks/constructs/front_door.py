@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.constructs.encryption import customer_key
 from stacks.stage import Stage
 
 ROUTES = ("POST /jobs", "POST /exports", "GET /jobs/{id}", "GET /jobs/{id}/result", "GET /openapi.json")
@@ -89,4 +90,5 @@ def _access_log(scope: Construct, stage: Stage) -> logs.LogGroup:
         log_group_name=f"/aws/vendedlogs/{stage.prefix}-api",
         retention=logs.RetentionDays.ONE_WEEK if stage.is_disposable else logs.RetentionDays.THREE_MONTHS,
         removal_policy=cdk.RemovalPolicy.DESTROY,
+        encryption_key=customer_key(scope, stage),
     )

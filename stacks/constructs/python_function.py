@@ -16,6 +16,7 @@ from constructs import Construct
 from shared.settings import Settings
 from stacks.constructs.acknowledged import acknowledge
 from stacks.constructs.bundle import ROOT, Bundle
+from stacks.constructs.encryption import FOR_MESSAGES_AND_FILES, FOR_TABLES, customer_key, may_use
 from stacks.stage import Stage
 
 RUNTIME_PYTHON = "3.14"
@@ -42,6 +43,8 @@ class PythonFunction(Construct):
         description: str,
     ) -> None:
         super().__init__(scope, id)
+        self._stage = stage
+        key = customer_key(self, stage)
         # Removed with its function on every stage: a kept log group would block the name when the stack comes back.
         log_group = logs.LogGroup(
             self,
@@ -49,6 +52,7 @@ class PythonFunction(Construct):
             log_group_name=f"/aws/lambda/{name}",
             retention=logs.RetentionDays.ONE_WEEK if stage.is_disposable else logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
+            encryption_key=key,
         )
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         self.may("logs:CreateLogStream", "logs:PutLogEvents", on=log_group.log_group_arn)
@@ -72,6 +76,18 @@ class PythonFunction(Construct):
     def may(self, *actions: str, on: str) -> None:
         """Allow these actions on this one resource."""
         self.role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+
+    def may_decrypt(self, *, tables: bool = True, through: tuple[str, ...] = ()) -> None:
+        """Under a customer managed key: let it read and write tables, and what `through` ("sqs", "s3") keeps for it."""
+        if not self._stage.kms_key_arn:
+            return
+        region = cdk.Stack.of(self).region
+        if tables:
+            said = may_use(self._stage, region, FOR_TABLES, "dynamodb")
+            self.role.add_to_principal_policy(iam.PolicyStatement(**said))
+        if through:
+            said = may_use(self._stage, region, FOR_MESSAGES_AND_FILES, *through)
+            self.role.add_to_principal_policy(iam.PolicyStatement(**said))
 
     def may_with_files(self, *actions: str, of: str) -> None:
         """Allow these actions on every file of the bucket of that name."""

@@ -10,6 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shared.queues import DEAD_LETTER_RETENTION, MAX_RECEIVE_COUNT, Queue
+from stacks.constructs.encryption import encrypt_queue
 from stacks.stage import Stage
 
 
@@ -45,6 +46,8 @@ class WorkQueue(Construct):
             enforce_ssl=not stage.is_local,
             **_order(declared),
         )
+        for queue in (self.queue, self.dead_letters):
+            encrypt_queue(queue, stage)
 
 
 def _order(declared: Queue) -> dict[str, Any]:

@@ -20,10 +20,12 @@ JWT = {
     "jwt_audience": "jobs,exports",
     "tenant_claim": "tenant",
 }
+KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
 CONTEXTS: Mapping[str, Mapping[str, str]] = {
     "dev": {"stage": "dev"},
     "prod": {"stage": "prod", "alarm_email": "on-call@example.com"},
     "jwt": {"stage": "jwt", **JWT},
+    "keyed": {"stage": "keyed", "kms_key_arn": KEY_ARN},
     "local": {"stage": "local", "auth": "none"},
 }
 

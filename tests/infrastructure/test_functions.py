@@ -9,7 +9,7 @@ from shared.queues import QUEUES
 from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
 
 FUNCTION, ROLE, POLICY = "AWS::Lambda::Function", "AWS::IAM::Role", "AWS::IAM::Policy"
-OF_THE_PIPELINE = ("logs", "dynamodb", "s3", "sqs")
+OF_THE_PIPELINE = ("logs", "dynamodb", "s3", "sqs", "kms")
 KINDS = {"api": ApiSettings, "promoter": PromoterSettings, "relay": RelaySettings, "worker": WorkerSettings}
 
 

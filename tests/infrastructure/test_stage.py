@@ -41,6 +41,7 @@ def test_an_api_without_authentication_exists_only_on_the_local_stage(stage) -> 
         ({**JWT, "auth": "iam"}, "has a meaning only with auth='jwt', found 'iam'"),
         ({"code_version": "x" * 41}, "up to 40"),
         ({"alarm_email": "nobody"}, "one e-mail address"),
+        ({"kms_key_arn": "alias/jobs"}, "the ARN of a symmetric KMS key"),
         ({"synthesizer": "legacy"}, "default or cli"),
     ],
 )
