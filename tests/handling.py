@@ -19,6 +19,7 @@ class HandledRun:
 
     job_id: str = "job_01K00000000000000000000000"
     attempt: int = 1
+    last_error_code: str | None = None
     tenant: str | None = "acme-eu"
     idempotency_key: str = "job_01K00000000000000000000000"
     files: Files = field(default_factory=MemoryFiles)

@@ -82,6 +82,7 @@ class World:
     meter: RecordedMeter = field(default_factory=RecordedMeter)
     ends: list[str] = field(default_factory=list)
     tokens: int = 0
+    stage: str = "test"
 
     def token(self) -> str:
         self.tokens += 1
@@ -91,7 +92,7 @@ class World:
     def ports(self) -> WorkerPorts:
         return WorkerPorts(
             queue=QUEUES[self.queue],
-            stage="test",
+            stage=self.stage,
             store=self.store,
             mailbox=self.mailbox,
             files=None,  # type: ignore[arg-type]

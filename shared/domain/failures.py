@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from shared.domain.job import MESSAGE_CUT
+from shared.domain.resolving import is_unknown_name
 from shared.domain.retry import Failure, FailureClass
 from shared.errors import (
     LONGEST_RETRY_AFTER,
@@ -49,10 +50,12 @@ AWS_CODES: Mapping[str, FailureClass] = {
 }
 """botocore's ClientError codes; what is not here goes by its HTTP status."""
 
+_NOT_FOUND = 404
 _STATUSES: Mapping[int, FailureClass] = {
     401: _ENVIRONMENTAL,
     402: _ENVIRONMENTAL,
     403: _ENVIRONMENTAL,
+    _NOT_FOUND: _TRANSIENT,  # most often a server in the middle of a deployment; attempts are bounded
     408: _TRANSIENT,
     409: _TRANSIENT,
     423: _TRANSIENT,
@@ -104,6 +107,11 @@ def classify(error: BaseException, now: datetime) -> Failure:
         return Failure(_TRANSIENT, type(error).__name__[:64], type(error).__name__[:MESSAGE_CUT])
 
 
+def class_of_status(status: int) -> FailureClass:
+    """What an HTTP answer other than 2xx stands for, whoever reads it (docs/decisions/webhooks.md says why)."""
+    return _STATUSES.get(status, _DETERMINISTIC if 300 <= status <= 499 else _TRANSIENT)
+
+
 def safe_text(text: object) -> str:
     """On one line, without what UTF-8 cannot carry."""
     return " ".join(str(text).encode(errors="replace").decode().split())
@@ -125,7 +133,8 @@ def _found(error: BaseException) -> FailureClass:
         if (code := _aws_code(error)) in AWS_CODES:
             return AWS_CODES[code]
         if (status := _status(error)) is not None:
-            return _STATUSES.get(status, _TRANSIENT if status >= 500 else _DETERMINISTIC)
+            # AWS is never in the middle of a deployment: what it does not find is not there.
+            return _DETERMINISTIC if status == _NOT_FOUND and _aws_code(error) else class_of_status(status)
         names = [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__]
         if named := next((found for name, found in _NAMES.items() if name in names), None):
             return named
@@ -136,7 +145,13 @@ def _code(error: BaseException) -> str:
     if isinstance(error, JobFailure):
         return str(error.code) or type(error).__name__
     status = _status(error)
-    return _aws_code(error) or (f"http-{status}" if status is not None else type(error).__name__)
+    return _aws_code(error) or (f"http-{status}" if status is not None else _name_code(error) or type(error).__name__)
+
+
+def _name_code(error: BaseException) -> str:
+    """A name that does not exist is its caller's to mend, a resolver in trouble is not: never one code for both."""
+    unknown = is_unknown_name(error) if _found(error) is _TRANSIENT else None
+    return "" if unknown is None else "host-unknown" if unknown else "resolver-failed"
 
 
 def _aws_code(error: BaseException) -> str:

@@ -56,10 +56,14 @@ class Files(Protocol):
 
 
 class Run(Protocol):
-    """What a handler knows and may do while it runs."""
+    """What a handler knows and may do while it runs.
+
+    last_error_code  how the last attempt failed, None if none did
+    """
 
     job_id: str
     attempt: int
+    last_error_code: str | None
     tenant: str | None
     idempotency_key: str
     files: Files

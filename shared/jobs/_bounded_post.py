@@ -13,25 +13,17 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from shared.jobs._http_answer import Answer, read_answer
 from shared.jobs._outside_address import Address, Url
 
 CONNECT_SECONDS = 3.0
 SILENCE_SECONDS = 10.0
-DRAINED_BYTES = 64 * 1024
-DRAIN_SECONDS = 1.0
+REST_SECONDS = 1.0
+"""For what follows the status: a slow header is worth no more, and most of a body none."""
+
 _PIECE = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Of the answer only what is acted on: its body may be anything, so it is never kept."""
-
-    status: int
-    retry_after: str | None
-    location: str | None
 
 
 def post(
@@ -43,16 +35,11 @@ def post(
     clock = _Clock(within_seconds)
     connection = http.client.HTTPConnection(url.host, url.port)
     with contextlib.closing(_connected(url, addresses, clock)) as sock:
-        connection.sock = _Timed(sock, clock)
-        connection.request("POST", url.target, body, {"Host": url.authority, "Connection": "close", **headers})
-        response = connection.getresponse()
-        answer = Answer(response.status, response.getheader("Retry-After"), response.getheader("Location"))
-        # The status has decided. Some of the body is taken so that an ordinary receiver sees an orderly end; one that
-        # drips or floods is cut off and changes nothing.
-        clock.shorten(DRAIN_SECONDS)
-        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
-            response.read(DRAINED_BYTES)
-        return answer
+        connection.sock = _Sent(sock, clock)
+        with contextlib.suppress(OSError):  # a receiver may have answered, and closed, before it had read everything
+            connection.request("POST", url.target, body, {"Host": url.authority, "Connection": "close", **headers})
+        received = io.BufferedReader(_Received(sock, clock))
+        return read_answer(received, decided=lambda: clock.shorten(REST_SECONDS))
 
 
 class _Clock:
@@ -72,9 +59,9 @@ class _Clock:
         return left
 
 
-class _Timed:
-    """A socket, as far as http.client needs one, whose every send and receive is charged to the clock. http.client
-    itself sets one timeout per operation, which a receiver renews with each byte.
+class _Sent:
+    """A socket, as far as http.client needs one to send, whose every send is charged to the clock. http.client itself
+    sets one timeout per operation, which a receiver renews with each byte.
     """
 
     def __init__(self, sock: socket.socket, clock: _Clock) -> None:
@@ -85,15 +72,9 @@ class _Timed:
             self._sock.settimeout(self._clock.left(SILENCE_SECONDS))
             self._sock.sendall(data[start : start + _PIECE])
 
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Received(self._sock, self._clock))
-
-    def close(self) -> None:
-        """http.client closes as soon as it has the head of a last answer; `post` closes the socket at the end."""
-
 
 class _Received(io.RawIOBase):
-    """What comes in, as BufferedReader reads it."""
+    """What comes in, as BufferedReader reads it, every receive charged to the clock."""
 
     def __init__(self, sock: socket.socket, clock: _Clock) -> None:
         self._sock, self._clock = sock, clock

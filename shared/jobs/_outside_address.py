@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from shared.domain.resolving import is_unknown_name
 from shared.errors import DeterministicFailure, TransientFailure
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -55,16 +56,23 @@ Address = tuple[int, Any]
 """(family, socket address): what socket.connect takes, with nothing left to look up."""
 
 
-def checked_addresses(url: Url, *, loopback: bool) -> list[Address]:
+UNKNOWN, RESOLVER_FAILED, LOST = "webhook-host-unknown", "webhook-resolver-failed", "webhook-host-lost"
+"""Codes of a name without an address: no attempt of this job has found it, and there is none; nobody could say yet; an
+earlier attempt found it.
+"""
+
+
+def checked_addresses(url: Url, *, loopback: bool, last_error_code: str | None) -> list[Address]:
     """Where the URL's host is, every one of its addresses allowed. Connect to these and never to the name, which may
     have another address by then (DNS rebinding).
 
-    loopback  this machine is allowed too: by http and by any port; for the local stage
-    Raises DeterministicFailure (webhook-address-refused), TransientFailure (webhook-host-unknown).
+    loopback         this machine is allowed too: by http and by any port; for the local stage
+    last_error_code  of the job's attempt before: tells a name that never resolved from one that does not just now
+    Raises DeterministicFailure (webhook-address-refused), TransientFailure (UNKNOWN, RESOLVER_FAILED, LOST).
     """
     if not loopback and (url.scheme, url.port) != ("https", 443):
         raise _refused(f"{url.scheme} to port {url.port}: only https to port 443 leaves a deployed stage")
-    addresses = _resolved(url)
+    addresses = _resolved(url, found_before=last_error_code not in (None, UNKNOWN, RESOLVER_FAILED))
     for _, (ip, *_rest) in addresses:
         # All of them must pass, not just the one used: a name that also points inside is no mistake to work around.
         if loopback and is_loopback(ip):
@@ -80,16 +88,24 @@ def _refused(why: str) -> DeterministicFailure:
     return DeterministicFailure(why, code="webhook-address-refused")
 
 
-def _resolved(url: Url) -> list[Address]:
+def _resolved(url: Url, *, found_before: bool) -> list[Address]:
     import socket
 
     try:
         # Has no timeout of its own; the resolver gives up after about ten seconds.
         found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        # Also for a name that does not exist: it may be new, and resolvers say so in an outage too.
-        raise TransientFailure(f"{url.host} cannot be resolved: {error}", code="webhook-host-unknown") from error
+        # Never dead at once: the name may be new, and resolvers say in an outage too that there is none.
+        raise _unresolved(url.host, error, found_before) from error
     return [(family, address) for family, _, _, _, address in found]
+
+
+def _unresolved(host: str, error: Exception, found_before: bool) -> TransientFailure:
+    if found_before:
+        return TransientFailure(f"an earlier attempt found {host}, this one did not ({error})", code=LOST)
+    if is_unknown_name(error) is False:
+        return TransientFailure(f"no resolver could say where {host} is ({error})", code=RESOLVER_FAILED)
+    return TransientFailure(f"{host} has never resolved; is it spelt right? ({error})", code=UNKNOWN)
 
 
 def is_public(ip: str) -> bool:

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from shared.domain.failures import parse_retry_after
-from shared.domain.retry import RetryPolicy
+from shared.domain.failures import class_of_status, parse_retry_after
+from shared.domain.retry import FailureClass, RetryPolicy
 from shared.domain.run import Run
-from shared.errors import DeterministicFailure, EnvironmentalFailure, TransientFailure
+from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 from shared.jobs import Payload, job_type
 from shared.jobs._clients import client
 from shared.jobs._outside_address import Url, checked_addresses
 from shared.jobs._webhook_signature import keys_of, signed
 
 if TYPE_CHECKING:
-    from shared.jobs._bounded_post import Answer
+    from shared.jobs._http_answer import Answer
 
 WHOLE_EXCHANGE = timedelta(seconds=14)
 TO_RECORD = timedelta(seconds=2)
 """Of the attempt's time, what is left for its record after the exchange was cut off."""
 
-_TRANSIENT = frozenset({408, 409, 425, 429})
+_FAILURES: Mapping[FailureClass, type[JobFailure]] = {
+    FailureClass.TRANSIENT: TransientFailure,
+    FailureClass.ENVIRONMENTAL: EnvironmentalFailure,
+    FailureClass.DETERMINISTIC: DeterministicFailure,
+}
+_MEANINGS = {
+    401: ": it does not accept our signature; compare the secret on both sides",
+    403: ": it forbids this delivery; ask whoever runs it",
+    404: ": nothing is there, or not yet",
+    410: ": it wants no more of these; stop sending them",
+}
 _SECRET_NOT_THERE = frozenset({"ResourceNotFoundException", "InvalidRequestException", "DecryptionFailure"})
 """InvalidRequest: marked for deletion. All three are an operator's to mend, for every job alike."""
 
@@ -71,7 +82,7 @@ def _deliver(payload: DeliverWebhook, run: Run) -> dict[str, int]:
     from shared.jobs._bounded_post import post
 
     url = Url.parse(payload.url)
-    addresses = checked_addresses(url, loopback=run.stage == "local")
+    addresses = checked_addresses(url, loopback=run.stage == "local", last_error_code=run.last_error_code)
     body = json.dumps(payload.body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     headers = {
         "Content-Type": "application/json",
@@ -93,22 +104,19 @@ def _deliver(payload: DeliverWebhook, run: Run) -> dict[str, int]:
 
 def _judged(answer: Answer, url: Url) -> dict[str, int]:
     """{"status": …} for a yes; raises what any other status stands for, under the code "http-<status>"."""
-    status, code = answer.status, f"http-{answer.status}"
-    if 200 <= status <= 299:
-        return {"status": status}
-    if status in _TRANSIENT or status >= 500 or status < 200:
-        wait = parse_retry_after(answer.retry_after, datetime.now(UTC)) if answer.retry_after else None
-        raise TransientFailure(f"{url.host} answered {status}", code=code, retry_after=wait)
-    raise DeterministicFailure(f"{url.host} answered {status}: {_why_never(answer)}", code=code)
+    if 200 <= answer.status <= 299:
+        return {"status": answer.status}
+    failure = _FAILURES[class_of_status(answer.status)]
+    wait = parse_retry_after(answer.retry_after, datetime.now(UTC)) if answer.retry_after else None
+    said = f"{url.host} answered {answer.status}{_meaning(answer)}"
+    raise failure(said, code=f"http-{answer.status}", retry_after=wait)
 
 
-def _why_never(answer: Answer) -> str:
-    if answer.status <= 399:
+def _meaning(answer: Answer) -> str:
+    if 300 <= answer.status <= 399:
         # One that is followed leads to an address nobody checked, and hands body and signature to somebody else.
-        return f"a redirect to {str(answer.location)[:80]!r}; none is followed, submit with the new address"
-    if answer.status == 410:
-        return "it wants no more of these; stop sending them"
-    return "it refuses this delivery"
+        return f": a redirect to {str(answer.location)[:80]!r}; none is followed, submit with the new address"
+    return _MEANINGS.get(answer.status, "")
 
 
 def _keys(payload: DeliverWebhook, run: Run) -> list[bytes]:

@@ -32,7 +32,7 @@ class RunHandle:
         self, job: Job, lease: Lease, message: Message, job_type: JobType, deadline_at: datetime, ports: WorkerPorts
     ) -> None:
         self.job_id, self.attempt, self.tenant = job.job_id, job.attempts, job.tenant
-        self.idempotency_key = job.job_id
+        self.idempotency_key, self.last_error_code = job.job_id, job.error_code
         self.files, self.stage, self.checkpoint = ports.files, ports.stage, job.checkpoint
         self.lease_expires_at = job.lease_expires_at
         self._deadline_at = deadline_at

@@ -7,8 +7,11 @@ import hashlib
 import hmac
 import socket
 import time
+import urllib.error
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,22 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from lambdas.api.view import shown
 from shared.domain.failures import classify
 from shared.domain.retry import FailureClass
+from shared.domain.states import State
 from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 from shared.jobs import Catalogue, _bounded_post, _clients
+from shared.jobs._http_answer import Answer as HttpAnswer
 from shared.jobs._outside_address import Url, checked_addresses, is_public
 from shared.jobs._webhook_signature import keys_of, signed
-from shared.jobs.deliver_webhook import DeliverWebhook, deliver_webhook
+from shared.jobs.deliver_webhook import DeliverWebhook, _judged, deliver_webhook
 from shared.queues import QUEUES
+from tests.builders import NOW, a_job
 from tests.certificates import certify
 from tests.handling import HandledRun
 from tests.receiver import Answer, Receiver, drips, floods, hangs_up, never_answers, receiver, says
+from tests.world import World
 
 OLD_KEY, NEW_KEY = b"o" * 24, b"n" * 32
 BODY: dict[str, Any] = {"type": "invoice.paid", "data": {"invoice": "A-1", "customer": "Łódź"}}
@@ -145,16 +153,48 @@ def test_a_repeat_after_silence_has_the_same_key_so_the_receiver_counts_one(part
 # What the receiver may answer
 
 
+CLASSES = {
+    TransientFailure: FailureClass.TRANSIENT,
+    EnvironmentalFailure: FailureClass.ENVIRONMENTAL,
+    DeterministicFailure: FailureClass.DETERMINISTIC,
+}
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        *((status, TransientFailure) for status in (408, 409, 425, 429, 500, 502, 503, 504, 599)),
-        *((status, DeterministicFailure) for status in (300, 304, 400, 401, 403, 404, 410, 413, 422, 451)),
+        *((status, TransientFailure) for status in (404, 408, 409, 423, 425, 429, 500, 502, 503, 504, 599)),
+        *((status, EnvironmentalFailure) for status in (401, 402, 403)),
+        *((status, DeterministicFailure) for status in (300, 304, 400, 410, 413, 422, 451)),
     ],
 )
 def test_a_status_says_whether_trying_again_helps(partner: Receiver, status: int, kind: type[JobFailure]) -> None:
     partner.answers[:] = [says(status)]
     assert refusal(partner.url(), kind).code == f"http-{status}"
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_a_webhook_and_the_failure_table_say_the_same_of_every_status(status: int) -> None:
+    said = urllib.error.HTTPError("https://partner.example", status, "no", Message(), None)
+    with pytest.raises(JobFailure) as raised:
+        _judged(HttpAnswer(status, None, None), Url.parse("https://partner.example/"))
+    told = classify(said, NOW)
+    assert (CLASSES[type(raised.value)], raised.value.code) == (told.failure_class, told.code)
+
+
+def test_a_receiver_that_is_being_deployed_loses_no_delivery_to_a_404(partner: Receiver) -> None:
+    partner.answers[:] = [says(404, Retry_After="30"), says(404), says(200)]
+    run = HandledRun()
+    assert refusal(partner.url(), TransientFailure, run).retry_after == timedelta(seconds=30)
+    refusal(partner.url(), TransientFailure, run)
+    assert deliver(partner.url(), run).effects == {"deliver": {"status": 200}}
+
+
+def test_a_refused_signature_waits_for_the_receivers_people_and_says_so(partner: Receiver) -> None:
+    partner.answers[:] = [says(401, Retry_After="600")]
+    failure = refusal(partner.url(), EnvironmentalFailure)
+    assert failure.retry_after == timedelta(seconds=600)
+    assert "does not accept our signature" in str(failure)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -183,6 +223,105 @@ def test_a_redirect_to_the_metadata_address_is_refused_and_not_followed(partner:
     assert len(partner.requests) == 1
 
 
+def writes(*pieces: bytes) -> Answer:
+    """Sends these bytes, each piece a little after the one before."""
+
+    def answer(handler: Any) -> None:
+        for number, piece in enumerate(pieces):
+            time.sleep(0.02 * min(number, 1))
+            handler.wfile.write(piece)
+
+    return answer
+
+
+YES = b"HTTP/1.1 200 OK\r\n"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
+PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "interim",
+    [
+        [EARLY], [PROCESSING], [b"HTTP/1.1 100 Continue\r\n\r\n"], [b"HTTP/1.1 199\r\n\r\n"],
+        [EARLY, EARLY, PROCESSING], [b"HTTP/1.1 103 Hints\r\n" + b"Link: </a.css>\r\n" * 150 + b"\r\n"],
+        [PROCESSING] * 20,
+    ],
+    ids=["103", "102", "100", "199", "several", "many-hints", "many"],
+)  # fmt: skip
+def test_interim_answers_are_skipped_and_the_final_one_counts(partner: Receiver, interim: list[bytes]) -> None:
+    partner.answers[:] = [
+        writes(*interim, YES + b"Content-Length: 2\r\n\r\nok"),
+        writes(*interim, b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"),
+    ]
+    assert deliver(partner.url()).effects == {"deliver": {"status": 200}}
+    refused = refusal(partner.url(), TransientFailure)
+    assert (refused.code, refused.retry_after) == ("http-503", timedelta(seconds=7))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"X-Trace: y\r\n" * 120 + b"Content-Length: 0\r\n\r\n", b"Set-Cookie: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"X: " + b"y" * 3_000_000 + b"\r\n\r\n", b"no header at all\r\n\xff\xfe\r\n: \r\n\r\n", b"", b"X: cut o",
+        b"\r\n", b"Content-Length: -1\r\n\r\n", b"Content-Length: 9999999999999999999999\r\n\r\n",
+        b"Content-Length: x\r\n\r\nab",
+        b"Transfer-Encoding: chunked\r\n\r\nnonsense", b"Transfer-Encoding: gzip\r\nContent-Length: 5\r\n\r\n12",
+    ],
+    ids=lambda rest: f"{rest[:24]!r}-{len(rest)}",
+)  # fmt: skip
+def test_the_status_decides_whatever_follows_it(partner: Receiver, rest: bytes) -> None:
+    partner.answers[:] = [writes(YES, rest), writes(b"HTTP/1.0 503\r\n", rest), writes(b"HTTP/1.1 410 Gone\r\n", rest)]
+    assert deliver(partner.url()).effects == {"deliver": {"status": 200}}
+    assert refusal(partner.url(), TransientFailure).code == "http-503"
+    assert refusal(partner.url(), DeterministicFailure).code == "http-410"
+
+
+@pytest.mark.parametrize("after", [YES, YES + b"X: ", b"HTTP/1.1 200 "], ids=["a-line", "in-a-header", "in-the-reason"])
+def test_a_yes_is_kept_when_the_connection_breaks_right_after_it(partner: Receiver, after: bytes) -> None:
+    def breaks(handler: Any) -> None:
+        handler.wfile.write(after)
+        handler.wfile.flush()
+        time.sleep(0.05)
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+
+    partner.answers[:] = [breaks]
+    assert deliver(partner.url()).effects == {"deliver": {"status": 200}}
+
+
+def test_a_yes_of_a_receiver_that_did_not_read_to_the_end_is_kept(secrets: Any) -> None:
+    """It answers on the head alone and closes, so that the sending of a large body breaks."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hasty() -> None:
+            taken, _ = listening.accept()
+            taken.recv(1024)
+            taken.sendall(YES + b"Content-Length: 0\r\n\r\n")
+            taken.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(hasty)
+            run = deliver(f"http://127.0.0.1:{listening.getsockname()[1]}/", body={"x": "x" * 8_000_000})
+    assert run.effects == {"deliver": {"status": 200}}
+
+
+def test_a_switch_to_another_protocol_is_no_interim_answer(partner: Receiver) -> None:
+    """Nobody asked for one, and what follows it is not HTTP."""
+    partner.answers[:] = [writes(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", YES + b"\r\n")]
+    assert refusal(partner.url(), TransientFailure).code == "http-101"
+
+
+@pytest.mark.parametrize("interim", [PROCESSING, b"HTTP/1.1 103 Hints\r\nX: y\r\n" * 1000], ids=["heads", "headers"])
+def test_interim_answers_without_end_hold_nobody(partner: Receiver, interim: bytes) -> None:
+    def endless(handler: Any) -> None:
+        while not handler.receiver.closing.is_set():
+            handler.wfile.write(interim * 100)
+
+    partner.answers[:] = [endless]
+    started = time.monotonic()
+    assert refusal(partner.url(), TransientFailure).code == "webhook-unreachable"
+    assert time.monotonic() - started < 2
+
+
 def test_an_endless_body_is_cut_off_and_its_status_counts(partner: Receiver) -> None:
     partner.answers[:] = [floods]
     assert deliver(partner.url()).effects == {"deliver": {"status": 200}}
@@ -199,8 +338,18 @@ def test_a_body_that_drips_changes_nothing_and_holds_nobody(partner: Receiver) -
     assert time.monotonic() - started < 2.5  # DRAIN_SECONDS and room
 
 
-@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nX: "])
-def test_a_head_that_drips_holds_the_worker_no_longer_than_the_attempt_has(partner: Receiver, head: bytes) -> None:
+@pytest.mark.parametrize("head", [YES, YES + b"X: ", YES + b"X: y\r\n\r\n"])
+def test_headers_that_drip_change_nothing_and_hold_nobody(partner: Receiver, head: bytes) -> None:
+    partner.answers[:] = [drips(head)]
+    started = time.monotonic()
+    assert deliver(partner.url()).effects == {"deliver": {"status": 200}}
+    assert time.monotonic() - started < 2  # REST_SECONDS and room
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 20", EARLY, EARLY + b"HTTP/1.1 ", b"HTTP/1.1 102 P\r\nX: "])
+def test_an_answer_that_drips_before_its_status_holds_the_worker_no_longer_than_the_attempt_has(
+    partner: Receiver, head: bytes
+) -> None:
     partner.answers[:] = [drips(head)]
     started = time.monotonic()
     assert refusal(partner.url(), TransientFailure, HandledRun(time_left=SHORT)).code == "webhook-timeout"
@@ -221,11 +370,21 @@ def test_a_receiver_that_reads_nothing_holds_the_worker_no_longer_than_the_attem
     [
         hangs_up,
         lambda h: h.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n"),
-        lambda h: h.wfile.write(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"),
-        lambda h: h.wfile.write(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"),
-        lambda h: h.wfile.write(b"HTTP/1.1 \xff\xfe\r\n\r\n"),
+        *(
+            writes(said)
+            for said in (
+                b"HTTP/1.1 \xff\xfe\r\n\r\n",
+                b"HTTP/1.1 20",
+                b"HTTP/1.1 2000 OK\r\n\r\n",
+                b"HTTP/1.1 099 X\r\n\r\n",
+                b"HTTP/2 200\r\n\r\n",
+                b"\r\n\r\n",
+                EARLY,
+                EARLY[:-2],
+                PROCESSING + b"garbage\r\n",
+            )
+        ),
     ],
-    ids=["hangs-up", "speaks-something-else", "too-many-headers", "too-long-a-header", "garbage"],
 )
 def test_what_is_no_answer_is_tried_again(partner: Receiver, answer: Answer) -> None:
     partner.answers[:] = [answer]
@@ -372,7 +531,7 @@ def test_the_local_stage_speaks_without_tls_only_to_this_machine(resolving: Any,
 def test_a_public_name_is_let_out_on_every_stage(resolving: Any) -> None:
     for loopback in (True, False):
         resolving(["8.8.8.8", "2606:4700:4700::1111"])
-        found = checked_addresses(Url.parse("https://partner.example.com/"), loopback=loopback)
+        found = checked_addresses(Url.parse("https://partner.example.com/"), loopback=loopback, last_error_code=None)
         assert [address[0] for _, address in found] == ["8.8.8.8", "2606:4700:4700::1111"]
 
 
@@ -390,13 +549,75 @@ def test_the_next_address_is_tried_where_the_first_takes_no_connection(partner: 
     assert len(partner.requests) == 1
 
 
-def test_a_name_nobody_knows_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: Any, **__: Any) -> Any:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+NO_NAME, AGAIN = socket.EAI_NONAME, socket.EAI_AGAIN
 
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    failure = refusal("https://partner.example.com/", TransientFailure, HandledRun(stage="prod"))
+
+@pytest.fixture
+def unresolved(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """unresolved(errno): what every look-up raises from now on."""
+
+    def fail(errno: int) -> None:
+        def look_up(*_: Any, **__: Any) -> Any:
+            raise socket.gaierror(errno, "no address")
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("before", "errno", "code"),
+    [
+        (None, NO_NAME, "webhook-host-unknown"),
+        (None, socket.EAI_NODATA, "webhook-host-unknown"),
+        (None, AGAIN, "webhook-resolver-failed"),
+        (None, socket.EAI_FAIL, "webhook-resolver-failed"),
+        ("webhook-host-unknown", NO_NAME, "webhook-host-unknown"),
+        ("webhook-host-unknown", AGAIN, "webhook-resolver-failed"),
+        ("webhook-resolver-failed", NO_NAME, "webhook-host-unknown"),
+        *(
+            (before, errno, "webhook-host-lost")
+            for before in ("http-503", "webhook-timeout", "webhook-secret-missing", "webhook-host-lost")
+            for errno in (NO_NAME, AGAIN)
+        ),
+    ],
+)
+def test_a_name_that_never_resolved_is_told_from_one_that_does_not_just_now(
+    unresolved: Any, before: str | None, errno: int, code: str
+) -> None:
+    unresolved(errno)
+    run = HandledRun(stage="prod", last_error_code=before)
+    assert refusal("https://partner.example.com/", TransientFailure, run).code == code
+
+
+def test_a_label_that_no_name_can_have_never_resolves(resolving: Any) -> None:
+    failure = refusal(f"https://{'x' * 64}.example/", TransientFailure, HandledRun(stage="prod"))
     assert failure.code == "webhook-host-unknown"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_record_and_its_view_say_whether_the_name_ever_resolved(
+    unresolved: Any, partner: Receiver, known: bool
+) -> None:
+    """Through all attempts of one job, as its owner sees them."""
+    partner.answers[:] = [says(503)]
+    url = partner.url() if known else "https://partner.exmaple.com/"
+    payload = DeliverWebhook(url=url, body=BODY, secret_name="partner-a")
+    world = World(handler=lambda _, run: deliver_webhook(payload, run), policy=DELIVER.policy, stage="local")
+    message = world.submitted(a_job(tenant="acme-eu", max_attempts=DELIVER.policy.max_attempts))
+    if known:
+        world.deliver(message)
+        message = world.when_due(message)
+    unresolved(NO_NAME)
+    while world.found(message).state != State.DEAD:
+        world.deliver(message)
+        if world.found(message).state != State.DEAD:
+            message = world.when_due(message)
+    error = shown(world.found(message)).model_dump(mode="json", by_alias=True)["error"]
+    assert error["class"] == "transient"
+    assert (error["code"], "never resolved" in error["message"]) == (
+        ("webhook-host-lost", False) if known else ("webhook-host-unknown", True)
+    )
 
 
 # Secrets

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import urllib.error
+import urllib.request
 from datetime import timedelta
 from email.message import Message
 from email.utils import format_datetime
@@ -13,6 +14,8 @@ from typing import Any
 
 import botocore.exceptions
 import pytest
+import requests
+import urllib3
 import urllib3.exceptions
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
@@ -79,9 +82,13 @@ CASES: list[tuple[BaseException, FailureClass, str]] = [
     (http_error(429), T, "http-429"),
     (http_error(503), T, "http-503"),
     (http_error(500), T, "http-500"),
-    (http_error(404), D, "http-404"),
+    (http_error(404), T, "http-404"),
+    (http_error(410), D, "http-410"),
+    (http_error(403), E, "http-403"),
     (http_error(401), E, "http-401"),
     (LikeRequests(502), T, "http-502"),
+    (LikeRequests(404), T, "http-404"),
+    (client_error("NoSuchKey", 404), D, "NoSuchKey"),
     (LikeRequests(422), D, "http-422"),
     (urllib.error.URLError("no route"), T, "URLError"),
     (urllib3.exceptions.ReadTimeoutError(None, "/", "slow"), T, "ReadTimeoutError"),  # type: ignore[arg-type]
@@ -91,7 +98,8 @@ CASES: list[tuple[BaseException, FailureClass, str]] = [
     (botocore.exceptions.NoCredentialsError(), E, "NoCredentialsError"),
     (TimeoutError("slow"), T, "TimeoutError"),
     (ConnectionResetError("reset"), T, "ConnectionResetError"),
-    (socket.gaierror("no such host"), T, "gaierror"),
+    (socket.gaierror(socket.EAI_NONAME, "no such host"), T, "host-unknown"),
+    (socket.gaierror(socket.EAI_AGAIN, "later"), T, "resolver-failed"),
     (ssl.SSLError("handshake"), T, "SSLError"),
     (validation_error(), D, "ValidationError"),
     (json.JSONDecodeError("x", "", 0), D, "JSONDecodeError"),
@@ -181,3 +189,34 @@ def test_an_exception_that_cannot_say_what_it_is_is_classified_all_the_same() ->
             raise ValueError("no text")
 
     assert "Mute" in classify(Mute(), NOW).message
+
+
+@pytest.mark.parametrize(
+    ("errno", "code"), [(socket.EAI_NONAME, "host-unknown"), (socket.EAI_AGAIN, "resolver-failed")]
+)
+def test_a_name_that_does_not_exist_is_told_from_a_resolver_in_trouble_through_any_http_client(
+    monkeypatch: pytest.MonkeyPatch, errno: int, code: str
+) -> None:
+    def unresolved(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(errno, "no")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unresolved)
+    for client in (
+        lambda: urllib.request.urlopen("http://partner.example/"),
+        lambda: urllib3.PoolManager(retries=False).request("GET", "http://partner.example/"),
+        lambda: urllib3.PoolManager(retries=1).request("GET", "http://partner.example/"),
+        lambda: requests.get("http://partner.example/"),
+    ):
+        with pytest.raises((OSError, urllib3.exceptions.HTTPError)) as raised:
+            client()
+        failure = classify(raised.value, NOW)
+        assert (failure.failure_class, failure.code) == (T, code)
+
+
+def test_a_bug_in_the_handling_of_an_unknown_name_keeps_its_own_name() -> None:
+    try:
+        raise socket.gaierror(socket.EAI_NONAME, "no")
+    except OSError as error:
+        bug = KeyError("fallback")
+        bug.__context__ = error
+    assert classify(bug, NOW).code == "KeyError"

@@ -324,9 +324,9 @@ def test_what_a_phone_appends_behind_the_picture_is_not_counted() -> None:
 
 @pytest.mark.parametrize("junk", [b"\xff", b"\xff\x00", b"\xff\xd0", b"\xff\xe0\0\0"])
 def test_counting_the_scans_of_junk_takes_no_longer_than_reading_it(junk: bytes) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     refusal(b"\xff\xd8" + junk * (1_000_000 // len(junk)))
-    assert time.monotonic() - started < 3
+    assert time.thread_time() - started < 3
 
 
 @pytest.mark.parametrize("form", ["BMP", "TIFF", "ICO", "PPM", "TGA", "PCX", "SGI", "JPEG2000", "EPS"])
