@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import shutil
 import time
+from pathlib import Path
 
 from local.environment import emulator_environment
 from local.place import LocalCloudError, Place
@@ -21,7 +22,7 @@ def start_emulator(place: Place, port: int) -> Started:
     shutil.rmtree(place.home / "tmp", ignore_errors=True)  # code of functions that a killed emulator left unpacked
     (place.home / "tmp").mkdir(parents=True)
     # -I: neither the folder it starts in nor the developer's PYTHON… variables change what it imports.
-    command = [str(python), "-I", "-m", "ministack"]
+    command = [str(python), "-I", str(Path(__file__).with_name("guarded_emulator.py"))]
     return start("emulator", command, env=emulator_environment(place, port), cwd=place.home, log=place.log("emulator"))
 
 

@@ -12,10 +12,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from shared.routes import ROUTES
 from stacks.constructs.encryption import customer_key
 from stacks.stage import Stage
 
-ROUTES = ("POST /jobs", "POST /exports", "GET /jobs/{id}", "GET /jobs/{id}/result", "GET /openapi.json")
 REQUESTS_PER_SECOND, BURST = 500, 1000
 """Of the whole API. Beyond it API Gateway answers 429 by itself, before a function of the account is used up."""
 

@@ -14,6 +14,7 @@ FOLDERS = {
     "shared/domain": ("shared.domain", *PLAIN),
     "shared/queues.py": PLAIN,
     "shared/settings.py": PLAIN,
+    "shared/routes.py": (),
     "shared/errors.py": ("shared.domain",),  # for a type only, never at run time
     "shared/ports.py": ("shared.domain", "shared.queues", *PLAIN),
     "shared/operations": ("shared.domain", "shared.ports", "shared.jobs", "shared.queues", "shared.operations", *PLAIN),
@@ -26,9 +27,10 @@ FOLDERS = {
     "lambdas": ("aws_lambda_powertools", "boto3", "botocore", "pydantic", "pydantic_core", "shared", "lambdas"),
     "stacks": (
         "aws_cdk", "constructs", "jsii", "stacks",
-        "shared.queues", "shared.schedules", "shared.settings", "shared.telemetry", "shared.domain.states", *PLAIN,
+        "shared.queues", "shared.routes", "shared.schedules", "shared.settings", "shared.telemetry",
+        "shared.domain.states", *PLAIN,
     ),
-    "local": ("boto3", "botocore", "local", "shared"),
+    "local": ("boto3", "botocore", "ministack", "local", "shared"),
 }  # fmt: skip
 """Beyond DESIGN §3: stacks read shared/domain/states.py, so that the stream filter's words are the table's own."""
 

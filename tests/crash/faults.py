@@ -10,7 +10,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from local.place import LocalCloudError, Place
@@ -33,14 +34,6 @@ REFUSALS = {
     "sqs": {"code": "ServiceUnavailable", "status": 503},
 }
 START_SECONDS = 15.0
-# The proxy draws from Python's own dice, which no option of it seeds; its request log costs more than all else.
-_SEEDED = """
-import logging, random, sys
-from microburst.cli import main
-random.seed(int(sys.argv.pop(1)))
-logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-sys.exit(main())
-"""
 
 
 def rules(odds: Mapping[str, float]) -> list[Rule]:
@@ -114,11 +107,12 @@ def faults(place: Place, upstream: str, seed: int) -> Iterator[Faults]:
         raise LocalCloudError(f"{python} is not there; run make crashtest, which sets it up")
     proxy = Faults(free_above(place.port + 20))
     options = ["--upstream", upstream, "--host", "127.0.0.1", "--port", str(proxy.port)]
-    command = [str(python), "-c", _SEEDED, str(seed), *options]
+    command = [str(python), "-I", str(Path(__file__).with_name("guarded_proxy.py")), str(seed), *options]
     with undisturbed():
         process = start("faults", command, env={"PATH": sys.prefix}, cwd=place.home, log=place.log("faults"))
     try:
         _wait(proxy)
+        _check_that_pages_are_refused(proxy)
         yield proxy
     finally:
         end(process)
@@ -135,6 +129,15 @@ def _wait(proxy: Faults) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def _check_that_pages_are_refused(proxy: Faults) -> None:
+    """The guard is hooked into somebody else's program: one that has lost it shall not run for half an hour."""
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+    with closing(connection):
+        connection.request("POST", "/_microburst/rules", b"[]", {"Origin": "https://evil.example"})
+        if (status := connection.getresponse().status) != 403:
+            raise RuntimeError(f"the fault proxy answers web pages (with {status}): see tests/crash/guarded_proxy.py")
 
 
 @contextmanager

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from shared.domain.job import Job
 from tests.crash.ledger import Call, End, Ledger, Start
 from tests.crash.processes import spawned_at
+from tests.guarded import GuardedHandler
 
 Look = Callable[[str], Job | None]
 """Reads a job's record strongly."""
@@ -63,7 +64,7 @@ class Provider(ThreadingHTTPServer):
             self.ledger.calls.append(call)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(GuardedHandler):
     server: Provider
 
     def do_POST(self) -> None:

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.guarded import GuardedHandler
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Meter(ThreadingHTTPServer):
             return [call for call in self.calls if job_id in json.dumps(call.request)]
 
 
-class _Pass(BaseHTTPRequestHandler):
+class _Pass(GuardedHandler):
     protocol_version = "HTTP/1.1"
     server: Meter
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -10,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 
 import pytest
 
 from local.front import MAX_BODY_BYTES, Front
+from local.guard import BROWSER_MARKS
 from tests.e2e.cloud import fetch
 
 
@@ -58,7 +62,7 @@ def front(api: Api) -> Iterator[Front]:
             self.end_headers()
             self.wfile.write(api.body)
 
-        do_GET = do_DELETE = do_POST
+        do_GET = do_DELETE = do_OPTIONS = do_POST
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -75,8 +79,8 @@ def front(api: Api) -> Iterator[Front]:
 class serving:
     """Runs a server on a thread for a while; gives its port."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        self.server, self.thread = server, threading.Thread(target=server.serve_forever)
+    def __init__(self, server: TCPServer) -> None:
+        self.server, self.thread = server, threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
 
     def __enter__(self) -> int:
         self.thread.start()
@@ -131,11 +135,120 @@ def test_a_304_has_no_body_and_the_connection_stays_usable(front: Front, api: Ap
     connection.close()
 
 
-def test_a_web_page_that_points_its_own_name_here_gets_nothing(front: Front, api: Api) -> None:
-    answer = fetch(url(front, "/jobs"), "POST", b"{}", {"Host": "evil.example"})
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_a_web_page_from_elsewhere_gets_nothing(
+    front: Front, api: Api, method: str, headers: dict[str, str], status: int
+) -> None:
+    answer = fetch(url(front, "/jobs"), method, b"{}", headers)
 
-    assert answer.status == 421
+    assert answer.status == status
+    assert not any(name.lower().startswith("access-control-") for name in answer.headers)
     assert api.heard == []
+
+
+def test_a_page_of_this_address_is_served_and_the_emulator_hears_of_no_browser(front: Front, api: Api) -> None:
+    origin = url(front, "")
+    browser = {"Origin": origin, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "User-Agent": "Mozilla/5.0"}
+
+    assert fetch(url(front, "/jobs"), "POST", b"{}", browser).status == 200
+    assert not {name.lower() for name in api.heard[0].headers} & BROWSER_MARKS
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/_ministack/reset", "/_ministack/config", "/_localstack/health", "/health", "/", "/bucket/key"),
+        *("/jobs/../_ministack/reset", "/jobs/x/../../_ministack/reset", "//_ministack/reset", "/jobs/"),
+        *("/2015-03-31/functions/x/invocations", "/?Action=CreateQueue&QueueName=x", "/JOBS", "/jobsx"),
+    ],
+)
+def test_only_the_apis_own_paths_lead_through(front: Front, api: Api, path: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", front.server_address[1], timeout=10)
+    connection.request("POST", path, b"")
+
+    assert connection.getresponse().status == 404
+    assert api.heard == []
+    connection.close()
+
+
+SECOND = b"DELETE /jobs/job_2 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: %d\r\nContent-Length: 0" % len(SECOND),
+        b"Content-Length: 0\r\nContent-Length: %d" % len(SECOND),
+        b"Content-Length : %d" % len(SECOND),
+        b"X-A : b\r\nContent-Length: %d" % len(SECOND),
+        b"X-A\r\nContent-Length: %d" % len(SECOND),
+        b"Content-Length: %d\r\nTransfer-Encoding: chunked" % len(SECOND),
+        b"Content-Length: " + b"9" * 5000,
+    ],
+)
+def test_a_body_is_never_read_as_a_second_request(front: Front, api: Api, head: bytes) -> None:
+    said = exchange(front, b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + b"\r\n\r\n" + SECOND)
+
+    assert said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 411 "))
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert api.heard == []
+
+
+@pytest.mark.parametrize("line", ["GET /jöbs HTTP/1.1", "GÉT /jobs HTTP/1.1", "GET /jobs", "GET /jobs HTTP/9.9", "\0"])
+def test_a_request_line_that_cannot_be_read_is_a_400_and_not_a_dropped_connection(
+    front: Front, api: Api, line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = exchange(front, line.encode() + b"\r\nHost: 127.0.0.1\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"application/problem+json" in said
+    assert (api.heard, capfd.readouterr().err) == ([], "")
+
+
+def test_a_refusal_is_heard_though_the_body_was_not(front: Front, api: Api) -> None:
+    answer = fetch(url(front, "/jobs"), "POST", b"x" * 5_000_000, {"Origin": "https://evil.example"})
+
+    assert answer.status == 403
+
+
+def test_a_client_that_waits_for_leave_to_send_its_body_is_given_it(front: Front, api: Api) -> None:
+    head = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", front.server_address[1]), timeout=10) as connection:
+        connection.sendall(head)
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"{}")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+    assert api.heard[0].body == b"{}"
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_news(
+    front: Front, api: Api, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for begun in (b"POST /jobs HT", b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"):
+        with socket.create_connection(("127.0.0.1", front.server_address[1]), timeout=10) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+            connection.sendall(begun)
+    assert fetch(url(front, "/jobs")).status == 200
+
+    assert len(api.heard) == 1
+    assert capfd.readouterr().err == ""
+
+
+def exchange(front: Front, raw: bytes) -> bytes:
+    """Everything that comes back on one connection."""
+    with socket.create_connection(("127.0.0.1", front.server_address[1]), timeout=10) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
 def test_a_body_above_what_api_gateway_takes_is_refused_unread(front: Front, api: Api) -> None:
