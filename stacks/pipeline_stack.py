@@ -77,7 +77,8 @@ class PipelineStack(cdk.Stack):
             timeout=declared.function_timeout,
             description=f"Runs the jobs of queue {declared.name}",
         )
-        worker.may("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:PutItem", on=self._storage.jobs.table_arn)
+        worker.may("dynamodb:GetItem", on=self._storage.jobs.table_arn)
+        worker.may_move_jobs(self._storage.jobs.table_arn)
         worker.may_with_files("s3:GetObject", "s3:PutObject", of=self._storage.bucket_name)
         # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
         worker.may("s3:ListBucket", on=bucket.bucket_arn)
@@ -118,7 +119,7 @@ class PipelineStack(cdk.Stack):
             timeout=RELAY_TIMEOUT,
             description="Rings the doorbell of every job whose outbox flag is open",
         )
-        relay.may("dynamodb:UpdateItem", on=self._storage.jobs.table_arn)
+        relay.may_move_jobs(self._storage.jobs.table_arn)
         for lane in self.lanes.values():
             for queue in (lane.queue, lane.dead_letters):
                 relay.may("sqs:SendMessage", "sqs:GetQueueUrl", on=queue.queue_arn)
@@ -141,7 +142,8 @@ class PipelineStack(cdk.Stack):
             description="Makes due jobs queued, once a minute",
         )
         jobs = self._storage.jobs.table_arn
-        promoter.may("dynamodb:GetItem", "dynamodb:UpdateItem", on=jobs)
+        promoter.may("dynamodb:GetItem", on=jobs)
+        promoter.may_move_jobs(jobs)
         promoter.may("dynamodb:Query", on=f"{jobs}/index/due")
         promoter.may_decrypt()
         Ticker(self, "PromoterTicks", name=name, function=promoter.function)

@@ -120,7 +120,10 @@ class DynamoJobStore:
         return None if item is None else str(item["payload"]["S"])
 
     def record_run(self, record: RunRecord) -> None:
-        """See JobStore. A plain put: the guarded write before it proved that the run was this one."""
+        """See JobStore. Unconditional: the guarded write before it proved that the run was this one. An UpdateItem that
+        leaves nothing of an older item, and not a put: IAM tells attributes apart, but not the items of one partition
+        (it knows `pk`, not `sk`), so a worker that may put history could put jobs too.
+        """
         values = {
             "outcome": record.outcome,
             "ended_at": record.ended_at,
@@ -131,9 +134,10 @@ class DynamoJobStore:
             "stack_digest": record.stack_digest,
             "expires_at": record.expires_at,
         }
-        item = {"pk": {"S": f"JOB#{record.job_id}"}, "sk": {"S": f"RUN#{record.run:010d}"}}
-        item |= {name: encode(name, value) for name, value in values.items() if value is not None}
-        self._call("put_item", TableName=self._table, Item=item)
+        key = {"pk": {"S": f"JOB#{record.job_id}"}, "sk": {"S": f"RUN#{record.run:010d}"}}
+        expression = Expression()
+        update = expression.replacement(values)
+        self._call("update_item", TableName=self._table, Key=key, UpdateExpression=update, **expression.bound)
 
     def runs(self, job_id: str) -> Sequence[RunRecord]:
         """See JobStore."""

@@ -63,6 +63,13 @@ class Expression:
         parts = (("SET", sets), ("ADD", adds), ("REMOVE", drops))
         return " ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what)
 
+    def replacement(self, values: Mapping[str, Any]) -> str:
+        """The update after which an item has these values, and lacks those that are None."""
+        sets = [f"{self._name(name)} = {self._value(name, v)}" for name, v in values.items() if v is not None]
+        drops = [self._name(name) for name, v in values.items() if v is None]
+        parts = (("SET", sets), ("REMOVE", drops))
+        return " ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what)
+
     def _guards(self, guards: Iterable[Guard], seen: Seen) -> list[str]:
         return [self._guard(guard, seen) for guard in guards]
 

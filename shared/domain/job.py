@@ -31,6 +31,11 @@ LONGEST_RETENTION = max(RETENTION.values())
 TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Safe as an S3 key part, an SQS group id, a log field and an index key."""
 
+SAID_AT_SUBMIT = ("type", "queue", "tenant", "payload", "payload_ref", "payload_version", "fingerprint")
+"""What makes a record somebody's job of some type. No move writes or reads it, so the roles of workers, relay and
+promoter may not name it in a write: without it, whatever they put into the table is nothing that a worker can run.
+"""
+
 OPEN_SHARDS = DUE_SHARDS = 16
 DEAD_SHARDS = TENANT_SHARDS = 8
 

@@ -13,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from shared.domain.job import SAID_AT_SUBMIT
 from shared.settings import Settings
 from stacks.constructs.acknowledged import acknowledge
 from stacks.constructs.bundle import ROOT, Bundle
@@ -76,6 +77,16 @@ class PythonFunction(Construct):
     def may(self, *actions: str, on: str) -> None:
         """Allow these actions on this one resource."""
         self.role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+
+    def may_move_jobs(self, table: str) -> None:
+        """Allow to change records of the jobs table, but not what was said at their submit: a worker in wrong hands can
+        plant no job. Which records it reaches IAM cannot say, their key being the job id; it must know one, for no
+        worker may list any.
+        """
+        said = {"ForAllValues:StringNotEquals": {"dynamodb:Attributes": list(SAID_AT_SUBMIT)}}
+        self.role.add_to_principal_policy(
+            iam.PolicyStatement(actions=["dynamodb:UpdateItem"], resources=[table], conditions=said)
+        )
 
     def may_decrypt(self, *, tables: bool = True, through: tuple[str, ...] = ()) -> None:
         """Under a customer managed key: let it read and write tables, and what `through` ("sqs", "s3") keeps for it."""

@@ -28,11 +28,12 @@ FOLDERS = {
     "stacks": (
         "aws_cdk", "constructs", "jsii", "stacks",
         "shared.queues", "shared.routes", "shared.schedules", "shared.settings", "shared.telemetry",
-        "shared.domain.states", *PLAIN,
+        "shared.domain.states", "shared.domain.job", *PLAIN,
     ),
     "local": ("boto3", "botocore", "ministack", "local", "shared"),
 }  # fmt: skip
-"""Beyond DESIGN §3: stacks read shared/domain/states.py, so that the stream filter's words are the table's own."""
+"""Beyond DESIGN §3: stacks read shared/domain/states.py and job.py, so that the words of the stream filter and of
+the policies are the table's own."""
 
 
 def files(folder: str) -> list[Path]:

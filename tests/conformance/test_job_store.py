@@ -206,6 +206,8 @@ def test_the_history_is_read_oldest_run_first(store: JobStore) -> None:
         store.record_run(run(number))
     assert list(store.runs(job.job_id)) == [run(1), run(2), run(10)]
     assert list(store.runs(a_job().job_id)) == []
+    store.record_run(replace(run(2), error_class=None, holder="holder-2"))
+    assert list(store.runs(job.job_id))[1] == replace(run(2), error_class=None, holder="holder-2")
 
 
 def test_of_many_workers_one_gets_the_lease() -> None:

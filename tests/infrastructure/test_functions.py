@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from shared.domain.job import SAID_AT_SUBMIT
 from shared.queues import QUEUES
 from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
 
 FUNCTION, ROLE, POLICY = "AWS::Lambda::Function", "AWS::IAM::Role", "AWS::IAM::Policy"
 OF_THE_PIPELINE = ("logs", "dynamodb", "s3", "sqs", "kms")
+WRITES = {
+    f"dynamodb:{verb}"
+    for verb in ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "PartiQLInsert", "PartiQLUpdate")
+}
 KINDS = {"api": ApiSettings, "promoter": PromoterSettings, "relay": RelaySettings, "worker": WorkerSettings}
 
 
@@ -87,7 +92,7 @@ def test_a_worker_reaches_its_own_lane_and_no_other(every_stage) -> None:
 
 
 def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> None:
-    table = {f"dynamodb:{verb}" for verb in ("GetItem", "PutItem", "UpdateItem")}
+    table = {f"dynamodb:{verb}" for verb in ("GetItem", "UpdateItem")}
     worker = _actions(prod, "holdfast-prod-worker-exports-month-end")
     assert {a for a in worker if not a.startswith(("sqs", "logs"))} == {
         *table,
@@ -103,6 +108,26 @@ def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> Non
     assert {a for a in _actions(prod, "holdfast-prod-api") if not a.startswith("logs")} == {
         *("dynamodb:GetItem", "dynamodb:PutItem", "s3:GetObject"),
     }
+
+
+def test_only_the_api_puts_items_and_whoever_moves_jobs_may_not_touch_what_was_said_at_submit(every_stage) -> None:
+    """An UpdateItem makes an item where there is none: without the condition it would plant jobs as a PutItem does."""
+    for name in _names(every_stage):
+        writes = [s for s in _of_function(every_stage, name) if WRITES & set(s["Action"])]
+        if name.endswith("-api"):
+            assert {action for s in writes for action in s["Action"]} & WRITES == {"dynamodb:PutItem"}
+            continue
+        for statement in writes:
+            assert statement["Action"] == ["dynamodb:UpdateItem"], name
+            assert statement["Condition"] == {
+                "ForAllValues:StringNotEquals": {"dynamodb:Attributes": list(SAID_AT_SUBMIT)}
+            }
+
+
+def test_no_worker_may_list_jobs_so_it_reaches_only_those_whose_id_it_was_given(every_stage) -> None:
+    lists = {"dynamodb:Query", "dynamodb:Scan", "dynamodb:PartiQLSelect", "dynamodb:BatchGetItem"}
+    for lane in QUEUES.values():
+        assert _actions(every_stage, f"holdfast-{every_stage.stage}-worker-{lane.slug}") & lists == set()
 
 
 def test_what_a_lanes_jobs_may_do_besides_is_its_own_workers_and_no_others(every_stage) -> None:
