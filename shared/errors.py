@@ -7,7 +7,8 @@ HoldfastError
 │   ├── UnknownJobType
 │   ├── InvalidRequest      one or more fields are wrong, each with its pointer
 │   ├── PayloadTooLarge
-│   └── KeyReused           the Idempotency-Key already names a job with another content
+│   ├── KeyReused           the Idempotency-Key already names a job with another content
+│   └── QuotaExceeded       too much in this minute, or too much open; says when to ask again
 ├── StoreUnavailable        the table did not answer; nothing is known to be stored, so say 503
 ├── MoveRefused             the record was not as the move needs it; carries the record that was found
 │   └── LeaseLost           the move was a worker's, and another holder has the job now
@@ -80,6 +81,14 @@ class PayloadTooLarge(RequestRefused):
 
 class KeyReused(RequestRefused):
     """The Idempotency-Key names a job that was submitted with another content."""
+
+
+class QuotaExceeded(RequestRefused):
+    """The caller or its tenant has its fill for now; `retry_after` says when to ask again."""
+
+    def __init__(self, detail: str, retry_after: timedelta) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
 
 
 class StoreUnavailable(HoldfastError):

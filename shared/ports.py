@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from shared.domain.job import Job, RunRecord
 from shared.domain.lease import Lease
+from shared.domain.quota import Standing
 from shared.domain.states import Seen, Transition
 from shared.queues import Queue
 
@@ -167,6 +168,21 @@ class Effects(Protocol):
     def once(self, guarded: Guarded, fn: Callable[[], Any]) -> Any:
         """Run `fn` unless the record holds its outcome, and return that. Raises LeaseLost, UnknownOutcome,
         DeterministicFailure (an outcome that cannot be kept, too many effects), StoreUnavailable, or what `fn` raises.
+        """
+
+
+class Counters(Protocol):
+    """What quotas count, in the controls table. Every method raises StoreUnavailable."""
+
+    def take(self, subject: str, minute: int, n: int) -> int:
+        """Add n to what the subject asked for in this minute (number since the epoch); the count after that."""
+
+    def standing(self, tenant: str) -> Standing:
+        """What the tenant has open; a count that drifted below 0 reads as 0."""
+
+    def count(self, tenant: str, month: str, jobs: int, waiting_bytes: int) -> None:
+        """Add to what the tenant has open of the jobs submitted in that month ("2026-05"). Whatever a repeated count
+        got wrong is forgotten with its month, once no job of it can be open any more.
         """
 
 

@@ -46,11 +46,13 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiSettings(Settings):
-    """exports_table: the example's domain table · bucket: results · auth: "iam", "jwt" or "none"
+    """exports_table: the example's domain table · controls_table: the quotas' counts · bucket: results
+    auth: "iam", "jwt" or "none"
     tenant_claim: the JWT claim that names the caller's tenant ("-" where auth is not jwt)
     """
 
     exports_table: str
+    controls_table: str
     bucket: str
     auth: str
     tenant_claim: str
@@ -66,6 +68,13 @@ class RelaySettings(Settings):
 @dataclass(frozen=True, kw_only=True)
 class PromoterSettings(Settings):
     """The promoter reads and writes job records, and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TallySettings(Settings):
+    """controls_table: where the counts stand."""
+
+    controls_table: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,13 @@ class ObservabilityStack(cdk.Stack):
             self._watch_queue(declared)
         self._watch_relay()
         self._watch_promoter()
-        for function in ("api", "relay", "promoter", *(f"worker-{declared.slug}" for declared in QUEUES.values())):
+        for function in (
+            "api",
+            "relay",
+            "promoter",
+            "tally",
+            *(f"worker-{declared.slug}" for declared in QUEUES.values()),
+        ):
             self._watch_function(function)
         self._alarms.raise_when(
             "api-5xx",

@@ -7,14 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shared.domain.states import OUTBOX_OPEN, State
+from shared.domain.states import FINAL, OUTBOX_OPEN, State
 from shared.queues import DEAD_LETTER_RETENTION, QUEUES, Queue, Right
-from shared.settings import ApiSettings, PromoterSettings, RelaySettings, WorkerSettings
+from shared.quotas import KEYS as QUOTA_KEYS
+from shared.settings import ApiSettings, PromoterSettings, RelaySettings, TallySettings, WorkerSettings
 from stacks.constructs.acknowledged import acknowledge
 from stacks.constructs.encryption import encrypt_queue
 from stacks.constructs.front_door import FrontDoor
@@ -31,6 +33,11 @@ PROMOTER_TIMEOUT = timedelta(seconds=55)
 """A tick is over before the next one is due."""
 
 RELAY_TIMEOUT = timedelta(seconds=60)
+TALLY_TIMEOUT = timedelta(seconds=30)
+TALLY_BATCH = 500
+TALLY_WINDOW = timedelta(seconds=5)
+TALLY_RETRIES = 20
+
 RELAY_BATCH = 100
 RELAY_RETRIES = 200
 RELAY_RECORD_AGE = timedelta(hours=23)
@@ -51,6 +58,7 @@ class PipelineStack(cdk.Stack):
         self.workers = {name: self._worker(QUEUES[name], lane) for name, lane in self.lanes.items()}
         self.relay = self._relay(self._parked_queue())
         self.promoter = self._promoter()
+        self.tally = self._tally()
         self.door = FrontDoor(self, "Door", stage=stage, function=self._api().function)
         self._say_where_things_are()
 
@@ -149,6 +157,33 @@ class PipelineStack(cdk.Stack):
         Ticker(self, "PromoterTicks", name=name, function=promoter.function)
         return promoter
 
+    def _tally(self) -> PythonFunction:
+        tally = PythonFunction(
+            self,
+            "Tally",
+            stage=self._stage,
+            name=self._stage.function_name("tally"),
+            folder="tally",
+            settings=TallySettings(**self._common, controls_table=self._storage.controls.table_name),
+            memory_mb=256,
+            timeout=TALLY_TIMEOUT,
+            description="Counts what each tenant has open, for the quotas",
+        )
+        self._may_count(tally, "dynamodb:UpdateItem")
+        tally.may_decrypt()
+        tally.function.add_event_source(_ends_and_beginnings(self._storage))
+        return tally
+
+    def _may_count(self, function: PythonFunction, *actions: str) -> None:
+        """These actions on the quotas' counts, and on nothing else that the controls table holds."""
+        function.role.add_to_principal_policy(
+            iam.PolicyStatement(
+                actions=list(actions),
+                resources=[self._storage.controls.table_arn],
+                conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{QUOTA_KEYS}*"]}},
+            )
+        )
+
     def _parked_queue(self) -> sqs.Queue:
         parked = sqs.Queue(
             self,
@@ -172,6 +207,7 @@ class PipelineStack(cdk.Stack):
             settings=ApiSettings(
                 **self._common,
                 exports_table=storage.exports.table_name,
+                controls_table=storage.controls.table_name,
                 bucket=storage.bucket.bucket_name,
                 auth=stage.auth,
                 tenant_claim=stage.tenant_claim or "-",
@@ -183,6 +219,7 @@ class PipelineStack(cdk.Stack):
         # Nothing that changes a job: after the submit only relay and workers write its record.
         api.may("dynamodb:PutItem", "dynamodb:GetItem", on=storage.jobs.table_arn)
         api.may("dynamodb:PutItem", on=storage.exports.table_arn)
+        self._may_count(api, "dynamodb:UpdateItem", "dynamodb:Query")
         api.may_with_files("s3:GetObject", of=storage.bucket_name)  # a link lends the API's own right to read
         api.may_decrypt(through=("s3",))
         return api
@@ -226,4 +263,31 @@ def _outbox(storage: StorageStack, parked: sqs.Queue) -> event_sources.DynamoEve
 def _with_open_outbox(state: State) -> dict[str, Any]:
     """Presence is filtered on, never absence, so the mark that removes the flag does not come back to the relay."""
     image = {"state": {"S": [str(state)]}, "outbox": {"S": [OUTBOX_OPEN]}}
-    return dict(lambda_.FilterCriteria.filter({"dynamodb": {"NewImage": image}}))
+    return _filter({"dynamodb": {"NewImage": image}})
+
+
+def _ends_and_beginnings(storage: StorageStack) -> event_sources.DynamoEventSource:
+    """The tally's end of the stream: jobs of tenants that begin, end, or begin anew by a replay.
+
+    It may fall behind and even lose a batch, for a quota is approximate; so it waits for company, and gives up early.
+    """
+    of_a_tenant = {"tenant": {"S": [{"exists": True}]}}
+    final = {"state": {"S": [str(state) for state in sorted(FINAL)]}}
+    return event_sources.DynamoEventSource(
+        storage.jobs,
+        starting_position=lambda_.StartingPosition.TRIM_HORIZON,
+        batch_size=TALLY_BATCH,
+        max_batching_window=duration(TALLY_WINDOW),
+        bisect_batch_on_error=True,
+        retry_attempts=TALLY_RETRIES,
+        max_record_age=duration(RELAY_RECORD_AGE),
+        filters=[
+            _filter({"eventName": ["INSERT"], "dynamodb": {"NewImage": of_a_tenant}}),
+            _filter({"dynamodb": {"NewImage": of_a_tenant | final}}),
+            _filter({"dynamodb": {"OldImage": of_a_tenant | final}}),
+        ],
+    )
+
+
+def _filter(pattern: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(lambda_.FilterCriteria.filter(pattern))

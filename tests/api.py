@@ -17,8 +17,9 @@ from lambdas.api.app import App
 from lambdas.api.dispatch import answer
 from lambdas.api.identity import Identity
 from shared.adapters.files import S3Links
-from shared.adapters.memory import MemoryJobStore
+from shared.adapters.memory import MemoryCounters, MemoryJobStore
 from shared.jobs import Catalogue
+from shared.operations.admit import Admission
 from shared.ports import JobStore
 from tests.builders import RecordedLog, TestClock
 
@@ -61,6 +62,11 @@ class Client:
     catalogue: Catalogue = field(default_factory=Catalogue)
     clock: TestClock = field(default_factory=TestClock)
     log: RecordedLog = field(default_factory=RecordedLog)
+    counters: MemoryCounters = field(default_factory=MemoryCounters)
+
+    @functools.cached_property
+    def admission(self) -> Admission:
+        return Admission(self.counters, self.clock, self.log)
 
     @property
     def app(self) -> App:
@@ -71,6 +77,7 @@ class Client:
             log=self.log,
             identity=self.identity,
             exports_table="exports",
+            admission=self.admission,
             entropy=os.urandom,
             catalogue=self.catalogue,
         )

@@ -35,5 +35,15 @@ def create_jobs_table(client: Any, name: str) -> None:
     )
 
 
+def create_plain_table(client: Any, name: str) -> None:
+    """pk and sk and nothing else, as `controls` and `exports` are."""
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
+        KeySchema=_keys("pk", "sk"),
+    )
+
+
 def _keys(hash_key: str, range_key: str) -> list[dict[str, str]]:
     return [{"AttributeName": hash_key, "KeyType": "HASH"}, {"AttributeName": range_key, "KeyType": "RANGE"}]

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from lambdas.api.identity import Identity
 from shared.jobs import Catalogue
+from shared.operations.admit import Admission
 from shared.ports import Clock, JobStore, Links, Log
 
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """exports_table: the name `POST /exports` writes its row under · entropy: so many random bytes"""
+    """exports_table: the name `POST /exports` writes its row under · admission: the quotas' gate
+    entropy: so many random bytes
+    """
 
     store: JobStore
     links: Links
@@ -20,5 +23,6 @@ class App:
     log: Log
     identity: Identity
     exports_table: str
+    admission: Admission
     entropy: Callable[[int], bytes]
     catalogue: Catalogue

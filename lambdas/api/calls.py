@@ -13,7 +13,7 @@ from lambdas.api.gateway import Request, Response
 from lambdas.api.limits import RESULT_LINK_LIFETIME
 from lambdas.api.problems import NO_JOB, NO_RESULT, Refused
 from lambdas.api.submissions import JobSubmission
-from shared.domain.job import JOB_ID, Job
+from shared.domain.job import INLINE_PAYLOAD_BYTES, JOB_ID, Job
 from shared.domain.states import FINAL
 from shared.errors import Fault, InvalidRequest
 from shared.jobs import Catalogue
@@ -28,10 +28,12 @@ def post_job(app: App, request: Request) -> Response:
     asked, faults = body.fields(raw, JobSubmission)
     if asked is None:
         raise _invalid(faults + _payload_faults(app.catalogue, raw))
+    tenant = caller.acts_for(asked.tenant_id)
+    _admit(app, request, tenant)
     job_request = JobRequest(
         type=asked.type,
         payload=asked.payload,
-        tenant=caller.acts_for(asked.tenant_id),
+        tenant=tenant,
         idempotency_key=key,
         run_at=asked.run_at,
         delay=_seconds(asked.delay_seconds),
@@ -53,7 +55,7 @@ def post_export(app: App, request: Request) -> Response:
     asked, faults = body.fields(raw, InvoiceExport)
     if asked is None:
         raise _invalid(faults)
-    caller.acts_for(asked.tenant_id)
+    _admit(app, request, caller.acts_for(asked.tenant_id))
     return _accepted(
         request_export(
             tenant=asked.tenant_id,
@@ -89,6 +91,15 @@ def get_result(app: App, request: Request) -> Response:
 def get_openapi(app: App, request: Request) -> Response:
     """GET /openapi.json"""
     return view.conditional(request, openapi.contract(app.catalogue, app.identity.auth), {}, {})
+
+
+def _admit(app: App, request: Request, tenant: str | None) -> None:
+    """Count this submit against the quotas, where callers are known. Raises QuotaExceeded."""
+    if request.principal is None:
+        return
+    size = len(request.body)  # about what the payload will take, without writing it out once more
+    caller = request.principal or None
+    app.admission.admit(caller=caller, tenant=tenant, large_bytes=size if size >= INLINE_PAYLOAD_BYTES else 0)
 
 
 def _job(app: App, request: Request) -> Job:

@@ -13,13 +13,20 @@ from typing import Any
 _TRACE = re.compile(r"(?:^|;)Root=(1-[0-9a-f]{8}-[0-9a-f]{24})(?:;|$)")
 
 
+_SESSION = re.compile(r"(:assumed-role/[^/]+)/.*")
+
+
 class BodyNotReadable(ValueError):
     """The event says that its body is base64, and it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call. Header names are lower-case; `claims` are those a JWT authorizer vouches for, and no others."""
+    """One call. Header names are lower-case; `claims` are those a JWT authorizer vouches for, and no others.
+
+    principal  who the authorizer says is calling: an IAM role or user, or the subject of a token ("" where the token
+               names none); None where nobody was asked
+    """
 
     method: str
     path: str
@@ -27,6 +34,7 @@ class Request:
     body: str = ""
     body_is_base64: bool = False
     claims: Mapping[str, Any] = field(default_factory=dict)
+    principal: str | None = None
     request_id: str = ""
     path_parameters: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,9 +80,23 @@ def from_event(event: Mapping[str, Any]) -> Request:
         headers={name.lower(): value for name, value in (event.get("headers") or {}).items()},
         body=event.get("body") or "",
         body_is_base64=bool(event.get("isBase64Encoded")),
-        claims=((context.get("authorizer") or {}).get("jwt") or {}).get("claims") or {},
+        claims=_claims(context),
+        principal=_principal(context),
         request_id=context.get("requestId", ""),
     )
+
+
+def _claims(context: Mapping[str, Any]) -> Mapping[str, Any]:
+    return ((context.get("authorizer") or {}).get("jwt") or {}).get("claims") or {}
+
+
+def _principal(context: Mapping[str, Any]) -> str | None:
+    authorizer = context.get("authorizer") or {}
+    if "jwt" in authorizer:
+        return str(_claims(context).get("sub", ""))
+    arn = (authorizer.get("iam") or {}).get("userArn")
+    # An assumed role's session is named by whoever assumes it, so it tells no two callers apart that matter.
+    return _SESSION.sub(r"\1", str(arn)) if arn else None
 
 
 def encode_json(value: object) -> bytes:

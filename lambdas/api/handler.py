@@ -12,10 +12,12 @@ from botocore.config import Config
 from lambdas.api.app import App
 from lambdas.api.dispatch import answer
 from lambdas.api.identity import Identity
+from shared.adapters.counters import DynamoCounters
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.files import S3Links
 from shared.adapters.system import PowertoolsLog, SystemClock
 from shared.jobs import Catalogue
+from shared.operations.admit import Admission
 from shared.settings import ApiSettings
 
 # Three tries of 3 s, twice (payload and record), stay under API Gateway's 29 s with room for the backoff between.
@@ -24,13 +26,16 @@ _SIGNING = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})
 
 
 def _wired(settings: ApiSettings) -> App:
+    dynamodb, clock = boto3.client("dynamodb", config=PATIENCE), SystemClock()
+    log = PowertoolsLog(Logger(service="api"))
     return App(
-        store=DynamoJobStore(boto3.client("dynamodb", config=PATIENCE), settings.jobs_table),
+        store=DynamoJobStore(dynamodb, settings.jobs_table),
         links=S3Links(boto3.client("s3", config=PATIENCE.merge(_SIGNING)), settings.bucket),
-        clock=SystemClock(),
-        log=PowertoolsLog(Logger(service="api")),
+        clock=clock,
+        log=log,
         identity=Identity(settings.auth, settings.tenant_claim),
         exports_table=settings.exports_table,
+        admission=Admission(DynamoCounters(dynamodb, settings.controls_table), clock, log),
         entropy=os.urandom,
         catalogue=Catalogue(),
     )

@@ -67,6 +67,7 @@ def _post(summary: str, operation_id: str, schema: str) -> dict[str, Any]:
         "413": _problem("The body or the payload is too large: store the data elsewhere and pass a pointer."),
         "415": _problem("The body is not sent as application/json in UTF-8."),
         "422": _problem("An unknown job type, invalid fields (each named), or a key that belongs to another request."),
+        "429": _problem("The caller or its tenant has its fill for now; nothing is stored.", "RetryAfter"),
     }
     return {
         "operationId": operation_id,

@@ -15,6 +15,7 @@ from shared.errors import (
     InvalidRequest,
     KeyReused,
     PayloadTooLarge,
+    QuotaExceeded,
     RequestRefused,
     UnknownJobType,
 )
@@ -49,6 +50,7 @@ BAD_MEDIA_TYPE = Kind("unsupported-media-type", 415, "The body is not sent as JS
 INVALID = Kind("invalid-request", 422, "The request has invalid fields")
 UNKNOWN_TYPE = Kind("unknown-job-type", 422, "There is no such job type")
 KEY_REUSED = Kind("idempotency-key-reused", 422, "The Idempotency-Key belongs to another request")
+TOO_MANY = Kind("quota-exceeded", 429, "That is more than the quota allows")
 INTERNAL = Kind("internal-error", 500, "The request could not be carried out")
 UNAVAILABLE = Kind("store-unavailable", 503, "The job store does not answer")
 
@@ -59,6 +61,7 @@ _KIND_OF: Mapping[type[RequestRefused], Kind] = {
     InvalidRequest: INVALID,
     PayloadTooLarge: PAYLOAD_TOO_LARGE,
     KeyReused: KEY_REUSED,
+    QuotaExceeded: TOO_MANY,
 }
 
 
@@ -90,7 +93,8 @@ class Refused(Exception):
 
 def of_refusal(error: RequestRefused) -> Refused:
     """What an operation refused, for the caller."""
-    return Refused(_KIND_OF.get(type(error), INVALID), error.detail, error.faults)
+    headers = {"retry-after": whole_seconds(error.retry_after)} if isinstance(error, QuotaExceeded) else {}
+    return Refused(_KIND_OF.get(type(error), INVALID), error.detail, error.faults, headers)
 
 
 def unavailable(method: str) -> Refused:

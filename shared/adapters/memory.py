@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from shared.domain.job import Job, RunRecord
 from shared.domain.moves import after, allowed
+from shared.domain.quota import Standing
 from shared.domain.states import SUBMIT, Seen, Transition
 from shared.errors import AlreadySubmitted, MoveRefused
 from shared.ports import Row
@@ -83,3 +85,26 @@ class MemoryJobStore:
     def _write(self, job: Job) -> None:
         self._jobs[job.job_id] = job
         self.images.append(job)
+
+
+class MemoryCounters:
+    """Counters in dictionaries."""
+
+    def __init__(self) -> None:
+        self._submits: Counter[tuple[str, int]] = Counter()
+        self._open: dict[tuple[str, str], Standing] = {}
+
+    def take(self, subject: str, minute: int, n: int) -> int:
+        """See Counters."""
+        self._submits[subject, minute] += n
+        return self._submits[subject, minute]
+
+    def standing(self, tenant: str) -> Standing:
+        """See Counters."""
+        months = [standing for (name, _), standing in self._open.items() if name == tenant]
+        return Standing(sum(max(m.jobs, 0) for m in months), sum(max(m.waiting_bytes, 0) for m in months))
+
+    def count(self, tenant: str, month: str, jobs: int, waiting_bytes: int) -> None:
+        """See Counters."""
+        old = self._open.get((tenant, month), Standing(0, 0))
+        self._open[tenant, month] = Standing(old.jobs + jobs, old.waiting_bytes + waiting_bytes)

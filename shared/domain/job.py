@@ -79,6 +79,7 @@ class Job:
     max_age_seconds  how long after its time the job may still start; a replay renews deadline_at by it
     fingerprint      16 bytes of a digest of what was asked, which an Idempotency-Key names
     payload_ref      names the PAYLOAD item where the payload is too large for the record
+    payload_bytes    its size, there
     """
 
     job_id: str
@@ -99,6 +100,7 @@ class Job:
     tenant: str | None = None
     payload: str | None = None
     payload_ref: bytes | None = None
+    payload_bytes: int | None = None
     ordering_key: str | None = None
     tags: Mapping[str, str] | None = None
     trace_id: str | None = None

@@ -32,6 +32,7 @@ from shared.errors import AlreadySubmitted, Fault, InvalidRequest, KeyReused, Pa
 from shared.jobs import Catalogue, JobType
 from shared.ports import JobStore, Row
 from shared.queues import MAX_DELAY
+from shared.quotas import LARGE_PAYLOAD_HORIZON
 
 MIN_AGE, MAX_AGE = timedelta(minutes=1), timedelta(days=14)
 LONGEST_AHEAD = timedelta(days=366)
@@ -138,6 +139,7 @@ def _prepare(request: JobRequest, catalogue: Catalogue, now: datetime, entropy: 
             f"the payload has {size} bytes, a job carries {MAX_PAYLOAD_BYTES}: store it elsewhere, pass a pointer",
             [Fault("/payload", "too large")],
         )
+    _refuse_to_keep(request, payload, now)
     return _job(request, job_type, payload, now, entropy), payload
 
 
@@ -182,8 +184,21 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
 def _time_faults(request: JobRequest, now: datetime) -> list[Fault]:
     if _run_at(request, now) - now <= LONGEST_AHEAD:
         return []
-    pointer = "/runAt" if request.run_at is not None else "/delaySeconds"
-    return [Fault(pointer, f"at most {LONGEST_AHEAD.days} days ahead")]
+    return [Fault(_time_pointer(request), f"at most {LONGEST_AHEAD.days} days ahead")]
+
+
+def _time_pointer(request: JobRequest) -> str:
+    return "/runAt" if request.run_at is not None else "/delaySeconds"
+
+
+def _refuse_to_keep(request: JobRequest, payload: str, now: datetime) -> None:
+    """A large payload is paid for by the byte for as long as its job waits. Raises InvalidRequest."""
+    size = len(payload.encode())
+    if size < INLINE_PAYLOAD_BYTES or _run_at(request, now) - now <= LARGE_PAYLOAD_HORIZON:
+        return
+    most = LARGE_PAYLOAD_HORIZON.days
+    why = f"a payload of {size} bytes waits at most {most} days; for later, keep its data elsewhere and send a pointer"
+    raise InvalidRequest(why, [Fault(_time_pointer(request), f"at most {most} days ahead with so large a payload")])
 
 
 def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, entropy: bytes) -> Job:
@@ -215,6 +230,7 @@ def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, en
         tenant=request.tenant,
         payload=payload if inline else None,
         payload_ref=None if inline else _digest(payload.encode()),
+        payload_bytes=None if inline else len(payload.encode()),
         payload_version=job_type.version,
         fingerprint=_fingerprint(request),
         created_at=now,

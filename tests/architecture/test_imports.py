@@ -13,21 +13,25 @@ PLAIN = ("shared.errors",)  # itself standard library only
 FOLDERS = {
     "shared/domain": ("shared.domain", *PLAIN),
     "shared/queues.py": PLAIN,
+    "shared/quotas.py": PLAIN,
     "shared/settings.py": PLAIN,
     "shared/routes.py": (),
     "shared/errors.py": ("shared.domain",),  # for a type only, never at run time
     "shared/ports.py": ("shared.domain", "shared.queues", *PLAIN),
-    "shared/operations": ("shared.domain", "shared.ports", "shared.jobs", "shared.queues", "shared.operations", *PLAIN),
+    "shared/operations": (
+        "shared.domain", "shared.ports", "shared.jobs", "shared.queues", "shared.quotas", "shared.operations", *PLAIN,
+    ),
     "shared/adapters": (
         "boto3", "botocore", "aws_lambda_powertools",
-        "shared.domain", "shared.ports", "shared.queues", "shared.telemetry", "shared.adapters", *PLAIN,
+        "shared.domain", "shared.ports", "shared.queues", "shared.quotas", "shared.telemetry", "shared.adapters",
+        *PLAIN,
     ),
     "shared/telemetry.py": (),
     "shared/jobs": ("pydantic", "shared.queues", "shared.domain", "shared.jobs", *PLAIN),
     "lambdas": ("aws_lambda_powertools", "boto3", "botocore", "pydantic", "pydantic_core", "shared", "lambdas"),
     "stacks": (
         "aws_cdk", "constructs", "jsii", "stacks",
-        "shared.queues", "shared.routes", "shared.schedules", "shared.settings", "shared.telemetry",
+        "shared.queues", "shared.quotas", "shared.routes", "shared.schedules", "shared.settings", "shared.telemetry",
         "shared.domain.states", "shared.domain.job", *PLAIN,
     ),
     "local": ("boto3", "botocore", "ministack", "local", "shared"),

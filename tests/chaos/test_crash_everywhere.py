@@ -23,6 +23,7 @@ KILLED_NOWHERE = {
     "JobStore": {"runs"},  # only operators' views read it
     "Effects": {"once"},  # its calls are the store's, struck where its adapter makes them
     "Meter": {"emit"},
+    "Counters": {"take", "standing", "count"},  # no job depends on a quota's counts
     "Links": {"link"},
     "Clock": {"now"},
     "Log": {"event"},

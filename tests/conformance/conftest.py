@@ -12,7 +12,7 @@ from moto import mock_aws
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.memory import MemoryJobStore
 from shared.ports import JobStore
-from tests.aws import create_jobs_table
+from tests.aws import create_jobs_table, create_plain_table
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[JobStore]:
         return
     client = request.getfixturevalue("dynamodb")
     create_jobs_table(client, "jobs")
-    client.create_table(
-        TableName="exports",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-    )
+    create_plain_table(client, "exports")
     yield DynamoJobStore(client, "jobs", sleep=lambda _: None)
     client.delete_table(TableName="jobs")
     client.delete_table(TableName="exports")

@@ -16,7 +16,7 @@ from stacks.constructs.bytecode import BundleError, compile_tree
 from tests.infrastructure.stages import ROOT
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-FUNCTIONS = ("api", "promoter", "relay", "worker")
+FUNCTIONS = ("api", "promoter", "relay", "tally", "worker")
 UNCHECKED = (1).to_bytes(4, "little")
 AARCH64 = 0xB7
 
@@ -65,7 +65,7 @@ def test_every_module_comes_with_bytecode_of_the_runtimes_python_that_is_used_un
 def test_every_native_library_is_for_arm(for_aws) -> None:
     function, code = for_aws
     natives = [p for p in code.rglob("*.so*") if p.is_file()]
-    assert natives or function in ("promoter", "relay")
+    assert natives or function in ("promoter", "relay", "tally")
     for native in natives:
         assert int.from_bytes(native.read_bytes()[18:20], "little") == AARCH64, native
 

@@ -10,7 +10,7 @@ import pytest
 from tests.infrastructure.stages import CONTEXTS, KEY_ARN
 
 ROLE_POLICY = "AWS::IAM::Policy"
-THROUGH = {"api": {"dynamodb", "s3"}, "relay": {"dynamodb", "sqs"}, "promoter": {"dynamodb"}}
+THROUGH = {"api": {"dynamodb", "s3"}, "relay": {"dynamodb", "sqs"}, "promoter": {"dynamodb"}, "tally": {"dynamodb"}}
 WORKER = {"dynamodb", "s3", "sqs"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.wire import to_item
-from shared.domain.states import OUTBOX_OPEN, State
+from shared.domain.states import FINAL, OUTBOX_OPEN, State
 from tests.builders import a_job
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_insert.json").read_text())
@@ -17,19 +17,21 @@ RINGING = [(State.QUEUED, OUTBOX_OPEN), (State.DEAD, OUTBOX_OPEN)]
 SILENT = [(state, outbox) for state in State for outbox in (OUTBOX_OPEN, None) if (state, outbox) not in RINGING]
 
 
-def _mapping(stacks: Any) -> dict[str, Any]:
+def _mapping(stacks: Any, of: str = "Relay") -> dict[str, Any]:
     mappings = [m["Properties"] for m in stacks.of("AWS::Lambda::EventSourceMapping").values()]
-    (mapping,) = [m for m in mappings if "StartingPosition" in m]
+    (mapping,) = [m for m in mappings if "StartingPosition" in m and of in m["FunctionName"]["Ref"]]
     return mapping
 
 
-def _passes(stacks: Any, record: dict[str, Any]) -> bool:
-    filters = _mapping(stacks)["FilterCriteria"]["Filters"]
+def _passes(stacks: Any, record: dict[str, Any], of: str = "Relay") -> bool:
+    filters = _mapping(stacks, of)["FilterCriteria"]["Filters"]
     return any(_matches(json.loads(one["Pattern"]), record) for one in filters)
 
 
 def _matches(pattern: Any, found: Any) -> bool:
     """Lambda's filter rule for plain patterns: every key is there, and every leaf is one of the values listed."""
+    if pattern == [{"exists": True}]:
+        return found is not None
     if isinstance(pattern, list):
         return found in pattern
     return isinstance(found, dict) and all(key in found and _matches(pattern[key], found[key]) for key in pattern)
@@ -75,6 +77,22 @@ def test_a_shard_is_read_in_order_and_failures_are_raised_not_reported(every_sta
     mapping = _mapping(every_stage)
     assert mapping["ParallelizationFactor"] == 1
     assert "FunctionResponseTypes" not in mapping  # the emulator loses what a stream handler reports
+
+
+@pytest.mark.parametrize("tenant", ["acme-eu", None])
+def test_the_tally_is_called_where_a_tenants_job_begins_ends_or_begins_anew_and_never_else(prod, tenant) -> None:
+    def passes(kind: str, old: State | None, new: State | None) -> bool:
+        images = {
+            name: to_item(a_job(state=s, tenant=tenant)) for name, s in (("OldImage", old), ("NewImage", new)) if s
+        }
+        return _passes(prod, {**RECORDED, "eventName": kind, "dynamodb": images}, of="Tally")
+
+    assert passes("INSERT", None, State.QUEUED) is (tenant is not None)
+    for state in FINAL:
+        assert passes("MODIFY", State.RUNNING, state) is (tenant is not None)
+        assert passes("MODIFY", state, State.QUEUED) is (tenant is not None)
+    assert not passes("MODIFY", State.QUEUED, State.RUNNING)
+    assert not passes("MODIFY", State.RUNNING, State.RETRYING)
 
 
 def _record(state: State, outbox: str | None) -> dict[str, Any]:

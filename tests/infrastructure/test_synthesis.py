@@ -78,7 +78,7 @@ def test_a_stage_is_synthesised_code_and_all_without_credentials_or_network(cut_
     assert {stack["environment"] for stack in stacks.values()} == {"aws://unknown-account/unknown-region"}
     assets = json.loads((out / "Holdfast-dev-Pipeline.assets.json").read_text())["files"].values()
     zips = [out / asset["source"]["path"] for asset in assets if asset["source"]["packaging"] == "zip"]
-    assert len(zips) == 4  # one for all workers, one each for relay, promoter and API
+    assert len(zips) == 5  # one for all workers, one each for relay, promoter, tally and API
     assert all((code / "shared" / "__pycache__" / "queues.cpython-314.pyc").is_file() for code in zips)
 
 
