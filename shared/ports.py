@@ -196,8 +196,10 @@ class Meter(Protocol):
 class Links(Protocol):
     """Short-lived links to job files, for the API."""
 
-    def link(self, key: str, lifetime: timedelta) -> str:
-        """A URL that anyone may GET for that long (SigV4, virtual-hosted on AWS). Never checks that the file exists."""
+    def link(self, key: str, lifetime: timedelta, version: str | None = None) -> str:
+        """A URL that anyone may GET for that long (SigV4, virtual-hosted on AWS): the file of that version, or the
+        latest. Never checks that the file exists.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

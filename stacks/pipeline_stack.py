@@ -87,7 +87,8 @@ class PipelineStack(cdk.Stack):
         )
         worker.may("dynamodb:GetItem", on=self._storage.jobs.table_arn)
         worker.may_move_jobs(self._storage.jobs.table_arn)
-        worker.may_with_files("s3:GetObject", "s3:PutObject", of=self._storage.bucket_name)
+        # A large file is written in pieces; a run that fails in the middle takes them back.
+        worker.may_with_files("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", of=self._storage.bucket_name)
         # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
         worker.may("s3:ListBucket", on=bucket.bucket_arn)
         worker.may("sqs:SendMessage", "sqs:GetQueueUrl", on=lane.dead_letters.queue_arn)
@@ -220,7 +221,8 @@ class PipelineStack(cdk.Stack):
         api.may("dynamodb:PutItem", "dynamodb:GetItem", on=storage.jobs.table_arn)
         api.may("dynamodb:PutItem", on=storage.exports.table_arn)
         self._may_count(api, "dynamodb:UpdateItem", "dynamodb:Query")
-        api.may_with_files("s3:GetObject", of=storage.bucket_name)  # a link lends the API's own right to read
+        # A link lends the API's own right to read: the file its job recorded, not a later one under the same key.
+        api.may_with_files("s3:GetObject", "s3:GetObjectVersion", of=storage.bucket_name)
         api.may_decrypt(through=("s3",))
         return api
 

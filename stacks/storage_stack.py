@@ -22,9 +22,13 @@ DEAD_CONTEXT = ("type", "tenant", "error_class", "error_code", "code_version", "
 """What the console groups dead jobs by without reading each record."""
 
 EXPORT_DAYS = 90
+"""As long as the longest-lived record that may point to the file (shared/domain/job.py, RETENTION)."""
+
 WORK_DAYS = 104
 """Parts of a job's work outlive the longest it may run and be replayed: 14 days of age, 90 dead."""
-"""As long as the longest-lived record that may point to the file (shared/domain/job.py, RETENTION)."""
+
+REPLACED_DAYS = 15
+"""A file that a later job replaced stays as long as the record of the job that wrote it (RETENTION again)."""
 
 
 class StorageStack(cdk.Stack):
@@ -82,8 +86,9 @@ class StorageStack(cdk.Stack):
         self.export_value(self.bucket.bucket_arn)
 
     def _bucket(self) -> s3.Bucket:
-        # Not versioned: keys are deterministic and a repeat writes the same file, so versions would keep only copies.
-        # No autoDeleteObjects: its custom resource may delete everything. A stage with files is emptied by hand first.
+        # Versioned: keys are deterministic, and a completed job keeps the file it recorded when a later one writes
+        # under the same key. No autoDeleteObjects: its custom resource may delete everything. A stage with files is
+        # emptied by hand first, versions included.
         bucket = s3.Bucket(
             self,
             "Files",
@@ -91,7 +96,13 @@ class StorageStack(cdk.Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=not self._stage.is_local,
+            versioned=True,
             lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="replaced",
+                    noncurrent_version_expiration=cdk.Duration.days(REPLACED_DAYS),
+                    expired_object_delete_marker=True,
+                ),
                 s3.LifecycleRule(id="parts", abort_incomplete_multipart_upload_after=cdk.Duration.days(1)),
                 s3.LifecycleRule(id="work", prefix="work/", expiration=cdk.Duration.days(WORK_DAYS)),
                 s3.LifecycleRule(id="exports", prefix="exports/", expiration=cdk.Duration.days(EXPORT_DAYS)),

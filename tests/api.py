@@ -16,7 +16,7 @@ from botocore.config import Config
 from lambdas.api.app import App
 from lambdas.api.dispatch import answer
 from lambdas.api.identity import Identity
-from shared.adapters.files import S3Links
+from shared.adapters.links import S3Links
 from shared.adapters.memory import MemoryCounters, MemoryJobStore
 from shared.jobs import Catalogue
 from shared.operations.admit import Admission

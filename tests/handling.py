@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from shared.adapters.files import MemoryFiles
+from shared.adapters.memory_files import MemoryFiles
 from shared.domain.run import Files
 from shared.errors import UnknownOutcome
 

@@ -84,7 +84,7 @@ def get_result(app: App, request: Request) -> Response:
     stored = view.result_file(job)
     if stored is None:
         raise Refused(NO_RESULT, _why_no_result(job), headers=view.retry_after(job, app.clock.now()))
-    link = app.links.link(stored["key"], RESULT_LINK_LIFETIME)
+    link = app.links.link(stored["key"], RESULT_LINK_LIFETIME, stored.get("version"))
     return Response(status=303, headers={"location": link, "cache-control": "no-store"}, facts=_facts(job))
 
 

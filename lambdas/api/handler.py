@@ -14,7 +14,7 @@ from lambdas.api.dispatch import answer
 from lambdas.api.identity import Identity
 from shared.adapters.counters import DynamoCounters
 from shared.adapters.dynamodb import DynamoJobStore
-from shared.adapters.files import S3Links
+from shared.adapters.links import S3Links
 from shared.adapters.system import PowertoolsLog, SystemClock
 from shared.jobs import Catalogue
 from shared.operations.admit import Admission

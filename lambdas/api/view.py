@@ -23,7 +23,7 @@ def job_url(job_id: str) -> str:
 
 
 def result_file(job: Job) -> Mapping[str, Any] | None:
-    """The stored file a job made (key, size in bytes, contentType), None while there is none."""
+    """The stored file a job made (key, size in bytes, contentType, version), None while there is none."""
     found: Mapping[str, Any] | None = (job.result or {}).get("file")
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
@@ -12,11 +13,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file a job wrote: its key in the bucket, size in bytes and media type. A handler returns it as its result."""
+    """A file a job wrote: its key in the bucket, size in bytes and media type. A handler returns it as its result.
+
+    `version` tells this file from a later one under the same key, so that a completed job keeps the file it recorded;
+    None in a bucket that keeps no versions.
+    """
 
     key: str
     size: int
     content_type: str
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +49,43 @@ class Cancel:
     reason: str
 
 
+class Reading(Protocol):
+    """A file that is read as it arrives. `size`: of all of it, in bytes; `tag`: another one for another content."""
+
+    size: int
+    tag: str
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Its bytes from the start asked for, in pieces of at most 64 KiB."""
+
+
+class Writing(Protocol):
+    """A file that is written as it is made. `stored` is the file, once the `with` block that wrote it has ended."""
+
+    stored: StoredFile
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+
+
 class Files(Protocol):
     """Job files in the bucket. Raises TransientFailure (code "s3-…") for throttling and outages."""
 
     def read(self, key: str) -> bytes:
         """The file's bytes. Raises DeterministicFailure (code "file-missing") naming the key."""
 
+    def reading(self, key: str, start: int = 0, tag: str | None = None) -> AbstractContextManager[Reading]:
+        """The file from byte `start` on, for what is too large to hold. Raises as `read`, and TransientFailure
+        (code "file-changed") when it is not the file of that `tag` any more.
+        """
+
     def write(self, key: str, data: bytes, content_type: str) -> StoredFile:
         """Store the bytes under a deterministic key; a repeat overwrites with the same name. Atomic: no reader ever
         sees a part.
         """
+
+    def writing(self, key: str, content_type: str) -> AbstractContextManager[Writing]:
+        """As `write`, for what is too large to hold. A block that raises stores nothing."""
 
 
 class Run(Protocol):

@@ -283,6 +283,8 @@ def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> End
         )
     if isinstance(ending, StoredFile) and not (type(ending.key) is str and type(ending.size) is int):
         raise DeterministicFailure(f"{ending!r:.120} has no text as key and number as size", code="result-invalid")
+    if isinstance(ending, StoredFile) and not (ending.version is None or type(ending.version) is str):
+        raise DeterministicFailure(f"{ending!r:.120} has no text as version", code="result-invalid")
     if ending is None and job_type.requires_result:
         raise DeterministicFailure("the handler returned no result, which its type requires", code="result-missing")
     return ending

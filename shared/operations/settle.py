@@ -97,6 +97,8 @@ class Settlement:
         changes: dict[str, Any] = {"completed_at": now, "expires_at": now + RETENTION[State.COMPLETED]}
         if result is not None:
             file = {"key": result.key, "size": result.size, "contentType": result.content_type}
+            if result.version is not None:
+                file["version"] = result.version
             changes["result"] = {"file": file}
         self._apply(COMPLETE, changes)
         return self._ended(Outcome.COMPLETED, State.COMPLETED)

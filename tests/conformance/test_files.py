@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,9 +21,11 @@ from botocore.config import Config
 from moto import mock_aws
 
 from shared.adapters import files as adapter
-from shared.adapters.files import MemoryFiles, S3Files, S3Links
+from shared.adapters.files import S3Files
+from shared.adapters.links import S3Links
+from shared.adapters.memory_files import MemoryFiles
 from shared.domain.run import Files, StoredFile
-from shared.errors import DeterministicFailure, EnvironmentalFailure, TransientFailure
+from shared.errors import DeterministicFailure, EnvironmentalFailure, LeaseLost, TransientFailure
 
 BUCKET = "holdfast-test-files"
 SIGNED = {"signature_version": "s3v4", "s3": {"addressing_style": "virtual"}}
@@ -44,6 +47,7 @@ def bucket() -> Iterator[Any]:
     with mock_aws():
         client = s3_client()
         client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
         yield client
 
 
@@ -62,7 +66,103 @@ def test_what_was_written_is_read_back(files: Files, data: bytes) -> None:
 def test_writing_tells_where_the_file_is_and_how_large(files: Files) -> None:
     stored = files.write("exports/a.pdf", b"12345", "application/pdf")
 
-    assert stored == StoredFile("exports/a.pdf", 5, "application/pdf")
+    assert stored == StoredFile("exports/a.pdf", 5, "application/pdf", stored.version)
+    assert stored.version
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What a link to a version shows, asked of the store itself."""
+
+    bucket: Any = None
+
+    def of(self, files: Files, stored: StoredFile) -> bytes:
+        if isinstance(files, MemoryFiles):
+            return files.read_version(stored.key, stored.version)
+        answer = self.bucket.get_object(Bucket=BUCKET, Key=stored.key, VersionId=stored.version)
+        return bytes(answer["Body"].read())
+
+
+@pytest.fixture
+def versions(request: pytest.FixtureRequest, files: Files) -> Versions:
+    return Versions(None if isinstance(files, MemoryFiles) else request.getfixturevalue("bucket"))
+
+
+def test_a_file_that_was_written_over_is_still_there_under_its_version(files: Files, versions: Versions) -> None:
+    first = files.write("exports/a.pdf", b"May, as it was", "application/pdf")
+    second = files.write("exports/a.pdf", b"May, corrected", "application/pdf")
+
+    assert versions.of(files, first) == b"May, as it was"
+    assert versions.of(files, second) == files.read("exports/a.pdf") == b"May, corrected"
+
+
+LARGE = bytes(range(256)) * 4 * 1024 * 20  # 20 MiB: two pieces and a rest
+
+
+@pytest.mark.parametrize("data", [b"", b"plain", LARGE], ids=["empty", "small", "large"])
+def test_what_was_written_piece_by_piece_is_one_file(files: Files, versions: Versions, data: bytes) -> None:
+    with files.writing("exports/a.pdf", "application/pdf") as sink:
+        for at in range(0, len(data), 1_000_000):
+            sink.write(data[at : at + 1_000_000])
+
+    assert sink.stored == StoredFile("exports/a.pdf", len(data), "application/pdf", sink.stored.version)
+    assert versions.of(files, sink.stored) == data
+
+
+@pytest.mark.parametrize("data", [b"plain", LARGE], ids=["small", "large"])
+def test_a_block_that_raises_stores_nothing_and_leaves_the_old_file(files: Files, data: bytes) -> None:
+    files.write("exports/a.pdf", b"old", "application/pdf")
+
+    with pytest.raises(LeaseLost):
+        write_piecewise(files, "exports/a.pdf", data, then=LeaseLost("job_1", "renew", None))
+
+    assert files.read("exports/a.pdf") == b"old"
+
+
+def test_an_upload_that_failed_leaves_no_pieces_behind(bucket: Any) -> None:
+    with pytest.raises(LeaseLost):
+        write_piecewise(S3Files(bucket, BUCKET), "a", LARGE, then=LeaseLost("job_1", "renew", None))
+
+    assert "Uploads" not in bucket.list_multipart_uploads(Bucket=BUCKET)
+
+
+def test_a_large_file_keeps_its_media_type(bucket: Any) -> None:
+    with S3Files(bucket, BUCKET).writing("a", "application/pdf") as sink:
+        sink.write(LARGE)
+
+    assert bucket.head_object(Bucket=BUCKET, Key="a")["ContentType"] == "application/pdf"
+
+
+@pytest.mark.parametrize("start", [0, 1, 70_000, 199_999])
+def test_a_file_is_read_from_any_byte_in_small_pieces(files: Files, start: int) -> None:
+    data = bytes(range(250)) * 800
+    files.write("a", data, "text/csv")
+
+    with files.reading("a", start) as found:
+        pieces = list(found)
+
+    assert b"".join(pieces) == data[start:]
+    assert max(map(len, pieces)) <= 64 * 1024
+    assert found.size == len(data)
+
+
+def test_a_file_that_changed_is_told_from_the_one_that_was_begun(files: Files) -> None:
+    files.write("a", b"first", "text/csv")
+    with files.reading("a") as first:
+        pass
+    with files.reading("a", 2, first.tag) as again:
+        assert b"".join(again) == b"rst"
+    files.write("a", b"other", "text/csv")
+
+    with pytest.raises(TransientFailure, match="a was changed") as raised, files.reading("a", 2, first.tag):
+        pass
+    assert raised.value.code == "file-changed"
+
+
+def test_a_missing_file_is_named_before_anything_is_read(files: Files) -> None:
+    with pytest.raises(DeterministicFailure, match="is missing") as raised, files.reading("a"):
+        pass
+    assert raised.value.code == "file-missing"
 
 
 def test_a_repeated_write_leaves_one_file_with_the_later_content(files: Files) -> None:
@@ -139,7 +239,7 @@ def s3_answering(answer: Answer) -> Iterator[S3Files]:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             answer(self)
 
-        do_PUT = do_GET
+        do_PUT = do_POST = do_DELETE = do_GET
 
         def end_headers(self) -> None:
             self.send_header("Connection", "close")  # said aloud, or the client's next call may meet a closing socket
@@ -161,6 +261,18 @@ def s3_answering(answer: Answer) -> Iterator[S3Files]:
         thread.join()
 
 
+def read_piecewise(files: Files, key: str) -> bytes:
+    with files.reading(key) as found:
+        return b"".join(found)
+
+
+def write_piecewise(files: Files, key: str, data: bytes, then: Exception | None = None) -> None:
+    with files.writing(key, "text/csv") as sink:
+        sink.write(data)
+        if then is not None:
+            raise then
+
+
 def refusing(status: int, code: str, **headers: str) -> Answer:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         body = f"<Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
@@ -180,7 +292,12 @@ def refusing(status: int, code: str, **headers: str) -> Answer:
 )
 def test_a_throttled_call_is_worth_another_try(status: int, code: str) -> None:
     with s3_answering(refusing(status, code)) as files:
-        for call in (lambda: files.read("a.csv"), lambda: files.write("a.csv", b"x", "text/csv")):
+        for call in (
+            lambda: files.read("a.csv"),
+            lambda: files.write("a.csv", b"x", "text/csv"),
+            lambda: write_piecewise(files, "a.csv", b"x"),
+            lambda: write_piecewise(files, "a.csv", LARGE),
+        ):
             with pytest.raises(TransientFailure, match=rf"ing a\.csv: S3 answered {status} {code}") as raised:
                 call()
 
@@ -235,13 +352,16 @@ def test_an_answer_cut_off_in_the_middle_is_not_taken_for_the_file() -> None:
     def half(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
+        handler.send_header("ETag", '"e"')
         handler.end_headers()
         handler.wfile.write(b"x" * 500)
 
-    with s3_answering(half) as files, pytest.raises(TransientFailure, match=r"a\.csv") as raised:
-        files.read("a.csv")
+    with s3_answering(half) as files:
+        for call in (lambda: files.read("a.csv"), lambda: read_piecewise(files, "a.csv")):
+            with pytest.raises(TransientFailure, match=r"a\.csv") as raised:
+                call()
 
-    assert raised.value.code == "s3-unreachable"
+            assert raised.value.code == "s3-unreachable"
 
 
 def test_no_answer_in_time_is_worth_another_try() -> None:
@@ -296,6 +416,12 @@ def test_a_download_name_cannot_break_out_of_its_header(key: str, name: str) -> 
     query = parse_qs(urlsplit(S3Links(s3_client(), BUCKET).link(key, timedelta(minutes=5))).query)
 
     assert query["response-content-disposition"] == [f'attachment; filename="{name}"']
+
+
+def test_a_link_to_a_version_shows_that_file_and_no_later_one() -> None:
+    query = parse_qs(urlsplit(S3Links(s3_client(), BUCKET).link("exports/a.pdf", timedelta(minutes=5), "v7")).query)
+
+    assert query["versionId"] == ["v7"]
 
 
 def test_a_client_that_would_sign_the_old_way_is_refused() -> None:

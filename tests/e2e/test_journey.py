@@ -44,6 +44,20 @@ def test_an_export_asked_for_over_http_ends_as_a_pdf_with_one_page_per_invoice(c
     assert len(PdfReader(io.BytesIO(pdf.body)).pages) == pages > 1
 
 
+def test_an_export_keeps_its_file_when_the_month_is_corrected_and_exported_again(cloud: Cloud) -> None:
+    def exported(rows: int) -> str:
+        cloud.put_month("2026-02", samples.write_month(rows=rows, month="2026-02"))
+        return str(cloud.wait(cloud.export("2026-02"))["jobId"])
+
+    first, second = exported(2), exported(3)
+
+    shown = [result_of(cloud, job_id).body for job_id in (first, second)]
+    assert [len(PdfReader(io.BytesIO(pdf)).pages) for pdf in shown] == [2, 3]
+    records = [cloud.record(job_id).result for job_id in (first, second)]
+    assert [len(pdf) for pdf in shown] == [record["file"]["size"] for record in records if record]
+    assert len({record["file"]["key"] for record in records if record}) == 1, "both under the one name of the month"
+
+
 def test_a_get_right_after_the_202_finds_the_job(cloud: Cloud) -> None:
     for text in "abc":
         accepted = cloud.ask("POST", "/jobs", {"type": "note", "payload": {"text": text}})

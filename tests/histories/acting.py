@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.adapters.effects import PowertoolsEffects
-from shared.adapters.files import MemoryFiles
+from shared.adapters.memory_files import MemoryFiles
 from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message_of
 from shared.domain.job import DUE_SHARDS, shard
 from shared.domain.run import StoredFile

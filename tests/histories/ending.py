@@ -104,6 +104,7 @@ def _check(world: World) -> None:
     if untroubled and repairs:
         world.promises.fail("repairs", f"{repairs}, though nothing had gone wrong")
     _check_dead_letters(world)
+    _check_results(world)
     for letter, job_ids in world.accepted.items():
         for job_id in sorted(job_ids):
             if world.store.peek(job_id) is None and job_id not in world.forgotten:
@@ -125,6 +126,16 @@ def _check_dead_letters(world: World) -> None:
                 continue
             if not (found.state is State.DEAD and bell.dead_letter and bell.dispatch == found.dispatch):
                 world.promises.fail("dlq", f"{one.name} is in the DLQ, its job: {record(found)}")
+
+
+def _check_results(world: World) -> None:
+    """A completed job's link shows the file that job wrote, whoever wrote under the same key since."""
+    for job in world.store.jobs():
+        if job.result is not None:
+            file = job.result["file"]
+            shown = world.files.read_version(file["key"], file.get("version"))
+            if shown != job.job_id.encode():
+                world.promises.fail("result", f"{world.name_of(job.job_id)} shows the file of {shown.decode()}")
 
 
 REPAIRS = ("ring again", "redispatch", "requeue", "reclaim", "park", "park (lapsed)")

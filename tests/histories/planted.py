@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +17,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.repair import Fate
 from shared.domain.states import Transition
 from shared.operations import acquire, run, sweep
+from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
 from tests.histories.plan import EVERYTHING, FIFO, STANDARD, Focus
 
@@ -95,6 +96,10 @@ def _completes_first(real: Callable[..., Any]) -> Callable[..., Any]:
         return real(job, message, job_type, batch, ports)
 
     return execute
+
+
+def _forgets_the_version(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, result: real(self, None if result is None else replace(result, version=None))
 
 
 def _group_goes_on(group: Any, batch: Any, ports: Any) -> None:
@@ -213,6 +218,11 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "a promoted job rings no doorbell, until the sweeper does": Planted(
         frozenset({"repairs", "ends"}), _row(S.PROMOTE, fixed=()), Focus(kinds=("patient", "defers"))
+    ),
+    "a job records its file without the version": Planted(
+        frozenset({"result"}),
+        _instead(Settlement, "complete", _forgets_the_version(Settlement.complete)),
+        Focus(kinds=("files",)),
     ),
     "a second submit overwrites the first": Planted(frozenset({"key", "ends"}), _row(S.SUBMIT, guards=())),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from shared.adapters.files import MemoryFiles
+from shared.adapters.memory_files import MemoryFiles
 from shared.domain.doorbell import parse
 from shared.domain.job import Job
 from shared.domain.states import FINAL, OUTBOX_OPEN, Seen, State, Transition

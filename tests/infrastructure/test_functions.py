@@ -102,7 +102,7 @@ def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> Non
     worker = _actions(prod, "holdfast-prod-worker-exports-month-end")
     assert {a for a in worker if not a.startswith(("sqs", "logs"))} == {
         *table,
-        *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
+        *("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListBucket"),
     }
     assert {a for a in _actions(prod, "holdfast-prod-relay") if a.startswith(("dynamodb", "s3"))} == {
         "dynamodb:UpdateItem",
@@ -112,7 +112,7 @@ def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> Non
         *("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:Query"),
     }
     assert {a for a in _actions(prod, "holdfast-prod-api") if not a.startswith("logs")} == {
-        *("dynamodb:GetItem", "dynamodb:PutItem", "s3:GetObject"),
+        *("dynamodb:GetItem", "dynamodb:PutItem", "s3:GetObject", "s3:GetObjectVersion"),
         *("dynamodb:UpdateItem", "dynamodb:Query"),  # of the quotas' counts alone: see below
     }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shared.domain.job import RETENTION
+from shared.domain.states import State
 from stacks.stage import DISPOSABLE
 
 TABLE, BUCKET = "AWS::DynamoDB::GlobalTable", "AWS::S3::Bucket"
@@ -75,6 +78,17 @@ def test_no_file_is_ever_public_and_leftovers_go(every_stage) -> None:
     assert rules["parts"]["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
     assert (rules["exports"]["Prefix"], rules["exports"]["ExpirationInDays"]) == ("exports/", 90)
     assert all(rule["Status"] == "Enabled" for rule in rules.values())
+
+
+def test_a_replaced_result_stays_as_long_as_the_record_of_the_job_that_wrote_it(every_stage) -> None:
+    (bucket,) = every_stage.of(BUCKET).values()
+    assert bucket["Properties"]["VersioningConfiguration"] == {"Status": "Enabled"}
+    rules = {rule["Id"]: rule for rule in bucket["Properties"]["LifecycleConfiguration"]["Rules"]}
+    assert (
+        timedelta(days=rules["replaced"]["NoncurrentVersionExpiration"]["NoncurrentDays"]) > RETENTION[State.COMPLETED]
+    )
+    assert rules["replaced"]["ExpiredObjectDeleteMarker"] is True
+    assert "Prefix" not in rules["replaced"]
 
 
 def test_files_travel_only_encrypted(aws_stage) -> None:

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from pypdf import PdfReader
 
 from local.samples import write_month
-from shared.adapters.files import MemoryFiles
+from shared.adapters.memory_files import MemoryFiles
 from shared.domain.job import MESSAGE_CUT
 from shared.domain.run import Continue, Files, StoredFile
 from shared.errors import DeterministicFailure, LeaseLost
