@@ -26,8 +26,8 @@ def _plain_key(key: str) -> str:
 
 
 class Thumbnail(Payload):
-    """source_key is a JPEG, PNG, WebP or GIF under uploads/<tenant>/; width and height, in pixels, are a box it is
-    fitted into.
+    """source_key is a JPEG, PNG, WebP or GIF under uploads/<tenant>/, of at most 20 MB, 40 megapixels and 65,535 pixels
+    a side; width and height, in pixels, are a box it is fitted into.
     """
 
     tenant_id: str = Field(pattern=f"^{TENANT.pattern}$", examples=["acme-eu"])

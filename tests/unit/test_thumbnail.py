@@ -23,7 +23,8 @@ from PIL import Image, ImageCms
 from shared.domain.run import StoredFile
 from shared.errors import DeterministicFailure
 from shared.jobs import Catalogue
-from shared.jobs._small_picture import MAX_BYTES, MAX_PIXELS, MAX_SCANS, small_webp
+from shared.jobs._jpeg import MAX_SCANS
+from shared.jobs._small_picture import MAX_BYTES, MAX_PIXELS, MAX_SIDE, small_webp
 from shared.jobs.thumbnail import Thumbnail, make_thumbnail
 from shared.queues import QUEUES
 from tests.handling import HandledRun
@@ -144,6 +145,69 @@ def test_a_picture_stands_as_its_camera_was_held(orientation: int) -> None:
     assert like(small.getpixel(red_at[orientation]), RED)
 
 
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+KINDS = [
+    *(("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGB"), ("PNG", "RGBA"), ("PNG", "P"), ("PNG", "L"), ("PNG", "LA")),
+    *(("WEBP", "RGB"), ("WEBP", "RGBA")),
+]
+
+
+@pytest.mark.parametrize(("form", "mode"), KINDS)
+@pytest.mark.parametrize("profile", [SRGB, None, b"garbage"], ids=["fits", "none", "garbage"])
+def test_every_kind_of_picture_is_turned_and_its_box_with_it(form: str, mode: str, profile: bytes | None) -> None:
+    """Whatever makes a new image of it on the way: a colour profile that fits, a palette, transparency."""
+    upright = Image.new("RGB", (80, 60), "black")
+    upright.paste("white", (0, 0, 40, 30))  # a corner that no turn leaves in its place
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        data = io.BytesIO()
+        as_the_camera_held_it(upright, orientation).convert(mode).save(data, form, exif=exif, icc_profile=profile)
+        small = opened(small_webp(data.getvalue(), SOURCE, 40, 40)).convert("L")
+        corners = [small.getpixel(at) > 128 for at in ((8, 8), (32, 8), (8, 22), (32, 22))]
+        assert (small.size, corners) == ((40, 30), [True, False, False, False]), orientation
+
+
+def as_the_camera_held_it(image: Image.Image, orientation: int) -> Image.Image:
+    """So that this orientation in its EXIF makes the picture upright again (EXIF 2.3, 4.6.4)."""
+    turned = {
+        2: [Image.Transpose.FLIP_LEFT_RIGHT],
+        3: [Image.Transpose.ROTATE_180],
+        4: [Image.Transpose.FLIP_TOP_BOTTOM],
+        5: [Image.Transpose.ROTATE_90, Image.Transpose.FLIP_TOP_BOTTOM],
+        6: [Image.Transpose.ROTATE_90],
+        7: [Image.Transpose.ROTATE_270, Image.Transpose.FLIP_TOP_BOTTOM],
+        8: [Image.Transpose.ROTATE_270],
+    }
+    for step in turned.get(orientation, []):
+        image = image.transpose(step)
+    return image
+
+
+def test_a_phones_portrait_stands_upright() -> None:
+    """64 × 32 as the sensor saw it, orientation 6, with the colour profile that phones write."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    landscape = Image.new("RGB", (64, 32), BLUE)
+    landscape.paste(RED, (0, 0, 32, 32))
+    data = io.BytesIO()
+    landscape.save(data, "JPEG", exif=exif, icc_profile=SRGB)
+    small = opened(small_webp(data.getvalue(), SOURCE, 16, 100))
+    assert small.size == (16, 32)
+    assert like(small.getpixel((8, 4)), RED)
+    assert like(small.getpixel((8, 28)), BLUE)
+
+
+@pytest.mark.parametrize(
+    "exif", [b"Exif\0\0garbage", b"Exif\0\0", b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x09"]
+)
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+def test_a_tag_that_nobody_can_read_turns_nothing(form: str, exif: bytes) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert opened(small_webp(picture(80, 40, form, exif=exif), SOURCE, 40, 40)).size == (40, 20)
+
+
 def test_of_an_animation_the_first_frame_is_shown() -> None:
     frames = [Image.new("RGB", (64, 64), colour) for colour in (RED, BLUE, BLUE)]
     for form in ("GIF", "WEBP", "PNG"):
@@ -158,24 +222,22 @@ def test_nothing_the_camera_wrote_leaves_with_the_thumbnail() -> None:
     exif = Image.Exif()
     exif[0x010F] = "SecretCamera"
     exif.get_ifd(0x8825)[1] = "N"
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     for form in ("JPEG", "WEBP", "PNG"):
         extra = {"xmp": b"<x:xmpmeta>SecretPlace</x:xmpmeta>"} if form != "PNG" else {}
-        source = picture(form=form, exif=exif, icc_profile=profile, **extra)
+        source = picture(form=form, exif=exif, icc_profile=SRGB, **extra)
         assert b"SecretCamera" in source
         small = small_webp(source, SOURCE, 320, 240)
         assert not [chunk for chunk in (b"EXIF", b"XMP ", b"ICCP", b"Secret") if chunk in small], form
 
 
 def test_the_colours_of_another_colour_space_come_out_as_they_were_seen() -> None:
-    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     # In this one the first channel is the blue one.
-    swapped = srgb.replace(b"rXYZ", b"temp").replace(b"bXYZ", b"rXYZ").replace(b"temp", b"bXYZ")
+    swapped = SRGB.replace(b"rXYZ", b"temp").replace(b"bXYZ", b"rXYZ").replace(b"temp", b"bXYZ")
     for form in ("JPEG", "PNG", "WEBP"):
         small = opened(small_webp(picture(64, 64, form, icc_profile=swapped), SOURCE, 16, 16))
         assert like(small.getpixel((8, 2)), BLUE), form
         assert like(small.getpixel((8, 13)), RED), form
-        small = opened(small_webp(picture(64, 64, form, icc_profile=srgb), SOURCE, 16, 16))
+        small = opened(small_webp(picture(64, 64, form, icc_profile=SRGB), SOURCE, 16, 16))
         assert like(small.getpixel((8, 2)), RED), form
 
 
@@ -265,6 +327,18 @@ def test_a_bomb_is_refused_by_what_it_claims(bomb: bytes, warned: Any) -> None:
         assert refusal(bomb).code == "image-too-large"
 
 
+@pytest.mark.parametrize("size", [(1, MAX_SIDE + 1), (MAX_SIDE + 1, 1), (1, 40_000_000), (600, MAX_SIDE + 1)])
+def test_a_side_of_more_than_65535_is_refused(size: tuple[int, int]) -> None:
+    """Each row costs a pointer besides its pixels."""
+    failure = refusal(a_png(*size))
+    assert (failure.code, "a side has up to 65535" in str(failure)) == ("image-too-large", True)
+
+
+@pytest.mark.parametrize("size", [(1, MAX_SIDE), (MAX_SIDE, 1)])
+def test_a_side_of_65535_is_taken(size: tuple[int, int]) -> None:
+    assert max(opened(small_webp(picture(*size), SOURCE, 16, 16)).size) == 16
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="no limit of memory to set elsewhere")
 def test_a_bomb_is_refused_where_there_is_no_memory_to_decode_it() -> None:
     code = f"""
@@ -339,6 +413,48 @@ def test_any_other_format_is_refused_by_name(form: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"\0", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF89a", b"%PDF-1.7"])
 def test_what_is_no_picture_is_refused(data: bytes) -> None:
     assert refusal(data).code == "image-invalid"
+
+
+JPEGS: list[dict[str, Any]] = [
+    {}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_blocks": 1}, {"restart_marker_rows": 1},
+    {"quality": 100}, {"optimize": True},
+]  # fmt: skip
+
+
+def a_scene(mode: str = "RGB", **options: Any) -> bytes:
+    """A JPEG with something in every corner."""
+    noise = Image.effect_noise((203, 117), 60).convert("RGB")
+    noise.paste(Image.linear_gradient("L").resize((203, 60)).convert("RGB"), (0, 20))
+    data = io.BytesIO()
+    noise.convert(mode).save(data, "JPEG", **options)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("options", JPEGS, ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_jpeg_that_lacks_only_its_end_marker_is_completed(options: dict[str, Any], mode: str) -> None:
+    whole = a_scene(mode, **options)
+    assert whole.endswith(b"\xff\xd9")
+    small = small_webp(whole, SOURCE, 60, 60)
+    for lacking in (whole[:-2], whole[:-1], whole[:-2] + bytes(500)):  # half of it; a block of a disk in its place
+        assert small_webp(lacking, SOURCE, 60, 60) == small
+
+
+@pytest.mark.parametrize("options", JPEGS, ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_jpeg_that_lacks_rows_is_refused(options: dict[str, Any], mode: str) -> None:
+    whole = a_scene(mode, **options)
+    begins = whole.index(b"\xff\xda") + 20
+    for share in (0.1, 0.5, 0.9, 0.99):
+        cut = begins + int((len(whole) - begins) * share)
+        assert refusal(whole[:cut]).code == "image-invalid", share
+
+
+def test_a_jpeg_cut_between_two_restarts_is_refused() -> None:
+    """There no data is missing, as far as a decoder can see, only rows."""
+    whole = a_scene(restart_marker_rows=1)
+    for restart in range(0xD0, 0xD6):
+        assert refusal(whole[: whole.index(b"\xff%c" % restart)]).code == "image-invalid"
 
 
 @pytest.mark.parametrize("form", FORMATS)
