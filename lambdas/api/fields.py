@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from pydantic_core import PydanticCustomError
 
 from shared.domain.job import TENANT
+from shared.domain.text import NAME_PATTERN, flaw
 from shared.operations.submit import MAX_ORDERING_KEY_CHARACTERS, MAX_TAG_CHARACTERS
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -37,6 +38,12 @@ def _tenant(value: str) -> str:
     raise PydanticCustomError("tenant", "1 to 64 letters, digits, dots, dashes or underscores, the first no mark")
 
 
+def _name(value: str) -> str:
+    if found := flaw(value):
+        raise PydanticCustomError("name", "cannot hold {found}", {"found": found})
+    return value
+
+
 Instant = Annotated[
     datetime,
     BeforeValidator(_instant),
@@ -45,4 +52,8 @@ Instant = Annotated[
 ]
 Tenant = Annotated[str, AfterValidator(_tenant), WithJsonSchema({"type": "string", "pattern": f"^{TENANT.pattern}$"})]
 OrderingKey = Annotated[str, Field(pattern=f"^[!-~]{{1,{MAX_ORDERING_KEY_CHARACTERS}}}$")]
-TagWord = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARACTERS)]
+TagWord = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_TAG_CHARACTERS, json_schema_extra={"pattern": NAME_PATTERN}),
+    AfterValidator(_name),
+]

@@ -10,7 +10,7 @@ MAX_BODY_BYTES = 300 * 1024
 MAX_DEPTH = 32
 """Containers within containers, the body itself included."""
 
-MAX_NUMBER = 2**53
+MAX_INTEGER = 2**53
 """Beyond it a JavaScript client reads another number than was sent, without a word."""
 
 MAX_FAULTS = 50

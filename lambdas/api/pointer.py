@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from shared.domain.text import BREAKING
 
 _SHOWN = 60
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 def child(pointer: str, step: str | int) -> str:
@@ -16,4 +15,4 @@ def child(pointer: str, step: str | int) -> str:
 def shown(text: str, most: int = _SHOWN) -> str:
     """The text without control characters, at most `most` characters of it."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
-    return _UNPRINTABLE.sub("\ufffd", cut)
+    return BREAKING.sub("\ufffd", cut)

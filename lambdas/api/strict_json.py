@@ -7,13 +7,15 @@ half of a surrogate pair for text. Nesting is measured on the raw text, before a
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from lambdas.api.limits import MAX_DEPTH, MAX_FAULTS, MAX_NUMBER
+from lambdas.api.limits import MAX_DEPTH, MAX_FAULTS, MAX_INTEGER
 from lambdas.api.pointer import child, shown
 from shared.errors import Fault
 
@@ -100,22 +102,26 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int | _Unusable:
     # By length first: int() of a very long literal raises by itself, with advice meant for programmers.
-    if len(text) > len(str(-MAX_NUMBER)) or abs(int(text)) > MAX_NUMBER:
-        return _beyond(text)
+    if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
+        return _changed(text, "an integer beyond ±2^53")
     return int(text)
 
 
 def _fraction(text: str) -> float | _Unusable:
+    """What every reader gives back as it was sent: the shortest text of its double is the same number."""
     value = float(text)
-    if abs(value) >= MAX_NUMBER:
-        return _beyond(text)
-    if value == 0 and re.search("[1-9]", re.split("[eE]", text)[0]):
-        return _Unusable(f"the number {shown(text)} is too close to zero to be kept; send it as a string")
+    if math.isinf(value):
+        return _changed(text, "beyond what a double holds")
+    if value == 0:
+        significand = re.split("[eE]", text)[0]
+        return _changed(text, "too close to zero for a double") if re.search("[1-9]", significand) else value
+    if Decimal(text) != Decimal(repr(value)):
+        return _changed(text, f"read as {value!r}")
     return value
 
 
-def _beyond(text: str) -> _Unusable:
-    return _Unusable(f"the number {shown(text)} is beyond ±2^53, where readers change digits; send it as a string")
+def _changed(text: str, how: str) -> _Unusable:
+    return _Unusable(f"the number {shown(text)} is {how}: readers would change its digits; send it as a string")
 
 
 def _faults(value: object, pointer: str = "") -> Iterator[Fault]:

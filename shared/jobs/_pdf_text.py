@@ -42,13 +42,16 @@ def _piece(c: str, embedded: Callable[[str], bool], faces: list[tuple[str, str]]
     return None, f"[U+{ord(c):04X}]"
 
 
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
 def _shows(c: str, embedded: Callable[[str], bool]) -> bool:
     # Zero-width and direction marks have (empty) glyphs; an unseen mark in a name is what forgers use, so spell it.
-    return (c.isprintable() or unicodedata.category(c) == "Zs") and embedded(c)
+    return unicodedata.category(c) not in _UNSEEN and embedded(c)
 
 
 def _in_charset(c: str, charset: str) -> bool:
-    if not c.isprintable():  # private-use characters are in cp932 and in no font
+    if unicodedata.category(c) in _UNSEEN:  # private-use characters are in cp932 and in no font
         return False
     try:
         return bool(c.encode(charset))

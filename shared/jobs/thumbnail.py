@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from shared.domain.job import TENANT
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Run, StoredFile
+from shared.domain.text import flaw
 from shared.errors import DeterministicFailure
 from shared.jobs import Payload, job_type
 
@@ -18,8 +19,10 @@ MAX_KEY_BYTES = 900  # of the 1024 that S3 takes; the rest is for the name of th
 
 def _plain_key(key: str) -> str:
     """S3 takes "../" as it stands, but proxies, browsers and mounted buckets do not."""
-    if any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key or not key.isprintable():
-        raise ValueError("parts are joined by single slashes, none of them '.' or '..', without control characters")
+    if any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key:
+        raise ValueError("parts are joined by single slashes, none of them '.' or '..', without backslashes")
+    if found := flaw(key):
+        raise ValueError(f"cannot hold {found}")
     if len(key.encode()) > MAX_KEY_BYTES:
         raise ValueError(f"is longer than {MAX_KEY_BYTES} bytes")
     return key

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shared.domain.job import MAX_EFFECT_NAME, Job, Progress
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.states import RENEW
+from shared.domain.text import flaw
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable
 from shared.jobs import JobType
 from shared.ports import Guarded, Message
@@ -56,8 +57,10 @@ class RunHandle:
 
     def once(self, name: str, fn: Callable[[], T], *, at_most_once: bool = False) -> T:
         """See shared.domain.run.Run."""
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_EFFECT_NAME or not name.isprintable():
-            raise ValueError(f"an effect's name is 1 to {MAX_EFFECT_NAME} printable characters, got {name!r:.80}")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_EFFECT_NAME:
+            raise ValueError(f"an effect's name has 1 to {MAX_EFFECT_NAME} characters, got {name!r:.80}")
+        if found := flaw(name):
+            raise ValueError(f"an effect's name cannot hold {found}: {name!r:.80}")
         self._raise_if_closed(f"effect {name!r}")
         with self._effects_lock:
             if name in self._effects_active:  # inside itself, or in another thread of the handler

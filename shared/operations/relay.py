@@ -7,6 +7,7 @@ open; the job runs all the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 
 from shared.domain.job import Job
 from shared.domain.states import MARK, OUTBOX_OPEN, Seen, State
+from shared.domain.text import BREAKING
 from shared.errors import MoveRefused, RingRefused, StoreUnavailable
 from shared.ports import Clock, Doorbell, JobStore, Log, Ring, Unsent
 from shared.queues import MAX_DELAY, Queue
@@ -188,8 +190,8 @@ def _context(job: Job) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Without the control characters that SQS refuses."""
-    return "".join(character if character.isprintable() else " " for character in text).strip()
+    """Without the characters that SQS refuses: those of no name, and the two noncharacters that XML has none of."""
+    return re.sub("[\ufffe\uffff]", " ", BREAKING.sub(" ", text)).strip()
 
 
 def _mark(sent: Sequence[Job], ports: RelayPorts) -> None:

@@ -28,6 +28,7 @@ from shared.domain.job import (
     to_ms,
 )
 from shared.domain.states import OUTBOX_OPEN, State
+from shared.domain.text import flaw
 from shared.errors import AlreadySubmitted, Fault, InvalidRequest, KeyReused, PayloadTooLarge, UnknownJobType
 from shared.jobs import Catalogue, JobType
 from shared.ports import JobStore, Row
@@ -178,7 +179,13 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
             f"at most {MAX_TAGS} tags, names and values of 1 to {MAX_TAG_CHARACTERS} characters",
         ),
     )
-    return [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong] + _time_faults(request, now)
+    named = [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong]
+    return named + _tag_faults(request.tags or {}) + _time_faults(request, now)
+
+
+def _tag_faults(tags: Mapping[str, str]) -> list[Fault]:
+    words = [word for pair in tags.items() for word in pair]
+    return [Fault("/tags", f"a tag cannot hold {found}") for word in words if (found := flaw(word))][:1]
 
 
 def _time_faults(request: JobRequest, now: datetime) -> list[Fault]:
@@ -282,4 +289,4 @@ def _printable(text: str, most: int) -> bool:
 
 def _small(tags: Mapping[str, str]) -> bool:
     words = [*tags, *tags.values()]
-    return len(tags) <= MAX_TAGS and all(0 < len(w) <= MAX_TAG_CHARACTERS and w.isprintable() for w in words)
+    return len(tags) <= MAX_TAGS and all(0 < len(w) <= MAX_TAG_CHARACTERS for w in words)

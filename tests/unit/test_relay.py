@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -224,11 +225,14 @@ def test_a_record_that_needs_no_doorbell_rings_none() -> None:
 
 def test_no_attribute_of_a_dead_letter_is_empty_or_unprintable_which_sqs_refuses() -> None:
     world = World()
-    world.relay(world.submit(a_job(state=State.DEAD, error_code="", error_class="a\x00b", trace_id=" \n")))
+    dead = a_job(state=State.DEAD, error_code="", error_class="a\x00b", trace_id=" \n", error_message="x\ufffe\u2028y")
+    world.relay(world.submit(dead))
     ((_, ring),) = world.doorbell.sent
     assert ring.attributes["error_class"] == "a b"
     assert {"error_code", "trace_id"} & set(ring.attributes) == set()
-    assert all(value and value.isprintable() for value in ring.attributes.values())
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_MessageAttributeValue.html
+    accepted = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+    assert all(accepted.fullmatch(value) for value in ring.attributes.values())
 
 
 def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_ring() -> None:
