@@ -1,6 +1,6 @@
 """Builds the stacks of one stage. The only reader of CDK context; needs no network and no credentials.
 
-cdk deploy --all -c stage=dev [-c auth=iam|jwt|none] [-c code_version=…] [-c alarm_email=…]
+cdk deploy --all -c stage=dev [-c auth=iam|jwt|none] [-c code_version=…] [-c alarm_email=…] [-c cors_origins=…]
 """
 
 from __future__ import annotations

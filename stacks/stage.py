@@ -19,6 +19,10 @@ _RULES: Mapping[str, tuple[str, str]] = {
         r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
         "the ARN of a symmetric KMS key of this account and region (arn:aws:kms:…:key/…), not of an alias",
     ),
+    "cors_origins": (
+        r"https?://[a-z0-9.-]+(:\d{1,5})?(,https?://[a-z0-9.-]+(:\d{1,5})?)*",
+        "one or more origins in lower case, such as https://app.example.com, joined by commas without blanks",
+    ),
     "synthesizer": (r"default|cli", "default or cli"),
 }
 _OF_JWT = ("jwt_issuer", "jwt_audience", "tenant_claim")
@@ -40,6 +44,7 @@ class Stage:
     code_version  the revision, kept in every record a worker touches
     alarm_email   subscribed to the alarms' topic, if given
     kms_key_arn   the customer managed key that tables, queues, bucket, topic and logs are put under, if given
+    cors_origins  web origins, joined by commas, whose pages may call the API from a browser; without any, none may
     synthesizer   "cli": deploy with the caller's own credentials instead of the bootstrap roles
     """
 
@@ -51,6 +56,7 @@ class Stage:
     code_version: str = "unversioned"
     alarm_email: str = ""
     kms_key_arn: str = ""
+    cors_origins: str = ""
     synthesizer: str = "default"
 
     @classmethod
@@ -75,6 +81,11 @@ class Stage:
             raise StageRefused(
                 f"context auth='none' with stage={self.stage!r}: an API without authentication exists only on the "
                 "local stage; use iam or jwt"
+            )
+        if self.cors_origins and self.is_local:
+            raise StageRefused(
+                "context cors_origins has no meaning on the local stage, which answers no page from elsewhere; "
+                "let the development server of your pages pass the API's paths on"
             )
         given = [name for name in _OF_JWT if getattr(self, name)]
         missing = [name for name in _OF_JWT if not getattr(self, name)]

@@ -14,9 +14,9 @@ from lambdas.api.pointer import child, shown
 from lambdas.api.problems import BAD_KEY, BAD_MEDIA_TYPE, BODY_TOO_LARGE, MALFORMED, Refused
 from lambdas.api.strict_json import NotStrictJson, read_object
 from shared.errors import Fault
+from shared.jobs._in_words import in_words
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
-_PLAINER = {"missing": "is required", "extra_forbidden": "is not a field of this request"}
 _TOO_LARGE = f"a body may have {MAX_BODY_BYTES} bytes, this one has {{}}: store the data elsewhere, pass a pointer"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -52,15 +52,15 @@ def fields(raw: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, li
     try:
         return model.model_validate(raw), []
     except ValidationError as e:
-        return None, [_fault(found) for found in e.errors(include_url=False, include_input=False)]
+        return None, [_fault(found, model) for found in e.errors(include_url=False, include_input=False)]
 
 
-def _fault(found: Any) -> Fault:
+def _fault(found: Any, model: type[BaseModel]) -> Fault:
     pointer = ""
     for step in found["loc"]:
         # Pydantic marks a fault in a name, rather than in its value, by a last step "[key]".
         pointer = pointer if step == "[key]" else child(pointer, step)
-    return Fault(pointer, _PLAINER.get(found["type"], found["msg"]))
+    return Fault(pointer, in_words(found, model))
 
 
 def _check_media_type(headers: Mapping[str, str]) -> None:

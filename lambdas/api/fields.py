@@ -11,7 +11,13 @@ from pydantic_core import PydanticCustomError
 
 from shared.domain.job import TENANT
 from shared.domain.text import NAME_PATTERN, flaw
-from shared.operations.submit import MAX_ORDERING_KEY_CHARACTERS, MAX_TAG_CHARACTERS
+from shared.operations.submit import (
+    MAX_ORDERING_KEY_CHARACTERS,
+    MAX_TAG_CHARACTERS,
+    ORDERING_KEY_RULE,
+    TENANT_RULE,
+    is_ordering_key,
+)
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
@@ -35,7 +41,13 @@ def _milliseconds(at: datetime) -> str:
 def _tenant(value: str) -> str:
     if TENANT.fullmatch(value):
         return value
-    raise PydanticCustomError("tenant", "1 to 64 letters, digits, dots, dashes or underscores, the first no mark")
+    raise PydanticCustomError("tenant", "must be {rule}", {"rule": TENANT_RULE})
+
+
+def _ordering_key(value: str) -> str:
+    if is_ordering_key(value):
+        return value
+    raise PydanticCustomError("ordering_key", "must be {rule}", {"rule": ORDERING_KEY_RULE})
 
 
 def _name(value: str) -> str:
@@ -51,7 +63,11 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Tenant = Annotated[str, AfterValidator(_tenant), WithJsonSchema({"type": "string", "pattern": f"^{TENANT.pattern}$"})]
-OrderingKey = Annotated[str, Field(pattern=f"^[!-~]{{1,{MAX_ORDERING_KEY_CHARACTERS}}}$")]
+OrderingKey = Annotated[
+    str,
+    AfterValidator(_ordering_key),
+    WithJsonSchema({"type": "string", "pattern": f"^[!-~]{{1,{MAX_ORDERING_KEY_CHARACTERS}}}$"}),
+]
 TagWord = Annotated[
     str,
     Field(min_length=1, max_length=MAX_TAG_CHARACTERS, json_schema_extra={"pattern": NAME_PATTERN}),

@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
 from shared.domain.run import Cancel, Continue, Defer, Run, StoredFile
 from shared.errors import DeclarationError, DeterministicFailure, Fault
+from shared.jobs._in_words import in_words
 from shared.queues import QUEUES, Queue
 
 FINISHING_MARGIN = timedelta(seconds=10)
@@ -79,7 +80,7 @@ class JobType:
                 by_alias=True
             ), []
         except ValidationError as e:
-            return "", [Fault(_pointer(fault["loc"]), fault["msg"]) for fault in e.errors(include_url=False)]
+            return "", [Fault(_pointer(found["loc"]), in_words(found, self.payload)) for found in e.errors()]
 
     def parse(self, payload: str, version: int) -> Payload:
         """In the worker: the stored text as the handler's model, upgraded from its version where that is older.
@@ -91,7 +92,7 @@ class JobType:
                 payload = json.dumps(self._upgraded(json.loads(payload), version))
             return self.payload.model_validate_json(payload, by_alias=True, by_name=False)
         except ValidationError as e:
-            faults = "; ".join(f"{_pointer(f['loc'])}: {f['msg']}" for f in e.errors(include_url=False))
+            faults = "; ".join(f"{_pointer(f['loc'])}: {in_words(f, self.payload)}" for f in e.errors())
             raise DeterministicFailure(faults, code="payload-invalid") from e
 
     def supports(self, version: int) -> bool:

@@ -39,6 +39,8 @@ MIN_AGE, MAX_AGE = timedelta(minutes=1), timedelta(days=14)
 LONGEST_AHEAD = timedelta(days=366)
 MAX_TAGS, MAX_TAG_CHARACTERS = 10, 64
 MAX_ORDERING_KEY_CHARACTERS = 64
+ORDERING_KEY_RULE = f"1 to {MAX_ORDERING_KEY_CHARACTERS} printable ASCII characters without blanks"
+TENANT_RULE = "1 to 64 letters, digits, dots, dashes or underscores, the first a letter or digit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
         (
             "/tenantId",
             request.tenant is not None and not TENANT.fullmatch(request.tenant),
-            "1 to 64 letters, digits, dots, dashes or underscores, the first a letter or digit",
+            f"must be {TENANT_RULE}",
         ),
         (
             "/delaySeconds",
@@ -161,7 +163,7 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
         (
             "/maxAgeSeconds",
             request.max_age is not None and not MIN_AGE <= request.max_age <= MAX_AGE,
-            f"between {MIN_AGE.total_seconds():.0f} and {MAX_AGE.total_seconds():.0f}",
+            f"must be {MIN_AGE.total_seconds():.0f} to {MAX_AGE.total_seconds():.0f} seconds",
         ),
         (
             "/orderingKey",
@@ -170,13 +172,13 @@ def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault
         ),
         (
             "/orderingKey",
-            request.ordering_key is not None and not _printable(request.ordering_key, MAX_ORDERING_KEY_CHARACTERS),
-            f"1 to {MAX_ORDERING_KEY_CHARACTERS} printable ASCII characters without spaces",
+            request.ordering_key is not None and not is_ordering_key(request.ordering_key),
+            f"must be {ORDERING_KEY_RULE}",
         ),
         (
             "/tags",
             request.tags is not None and not _small(request.tags),
-            f"at most {MAX_TAGS} tags, names and values of 1 to {MAX_TAG_CHARACTERS} characters",
+            f"must be at most {MAX_TAGS} tags, names and values of 1 to {MAX_TAG_CHARACTERS} characters",
         ),
     )
     named = [Fault(pointer, detail) for pointer, wrong, detail in checks if wrong]
@@ -191,7 +193,7 @@ def _tag_faults(tags: Mapping[str, str]) -> list[Fault]:
 def _time_faults(request: JobRequest, now: datetime) -> list[Fault]:
     if _run_at(request, now) - now <= LONGEST_AHEAD:
         return []
-    return [Fault(_time_pointer(request), f"at most {LONGEST_AHEAD.days} days ahead")]
+    return [Fault(_time_pointer(request), f"must be at most {LONGEST_AHEAD.days} days ahead")]
 
 
 def _time_pointer(request: JobRequest) -> str:
@@ -205,7 +207,9 @@ def _refuse_to_keep(request: JobRequest, payload: str, now: datetime) -> None:
         return
     most = LARGE_PAYLOAD_HORIZON.days
     why = f"a payload of {size} bytes waits at most {most} days; for later, keep its data elsewhere and send a pointer"
-    raise InvalidRequest(why, [Fault(_time_pointer(request), f"at most {most} days ahead with so large a payload")])
+    raise InvalidRequest(
+        why, [Fault(_time_pointer(request), f"must be at most {most} days ahead with so large a payload")]
+    )
 
 
 def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, entropy: bytes) -> Job:
@@ -283,8 +287,9 @@ def _payload_expiry(job: Job) -> datetime:
     return job.deadline_at + LONGEST_RETENTION
 
 
-def _printable(text: str, most: int) -> bool:
-    return 0 < len(text) <= most and all("!" <= character <= "~" for character in text)
+def is_ordering_key(text: str) -> bool:
+    """Whether SQS takes it as a group, whatever the lane."""
+    return 0 < len(text) <= MAX_ORDERING_KEY_CHARACTERS and all("!" <= character <= "~" for character in text)
 
 
 def _small(tags: Mapping[str, str]) -> bool:

@@ -19,6 +19,13 @@ from stacks.stage import Stage
 REQUESTS_PER_SECOND, BURST = 500, 1000
 """Of the whole API. Beyond it API Gateway answers 429 by itself, before a function of the account is used up."""
 
+ASKED_HEADERS = (
+    *("authorization", "content-type", "idempotency-key", "if-none-match"),
+    *("x-amz-date", "x-amz-security-token", "x-amz-content-sha256"),  # of a SigV4 signature
+)
+ANSWERED_HEADERS = ("allow", "etag", "idempotent-replayed", "location", "retry-after")
+"""What a script may send and read beyond CORS's own short lists: what the contract names."""
+
 _LOGGED = {
     "request_id": "$context.requestId",
     "at": "$context.requestTime",
@@ -48,6 +55,7 @@ class FrontDoor(Construct):
             default_authorizer=_authorizer(stage),
             # What no route matches goes to the function too: it says 404 and 405 as problem documents.
             default_integration=integration,
+            cors_preflight=_cors(stage),
         )
         for route in ROUTES:
             method, path = route.split(" ")
@@ -68,6 +76,24 @@ class FrontDoor(Construct):
         resource.access_log_settings = gateway.CfnStage.AccessLogSettingsProperty(
             destination_arn=_access_log(self, stage).log_group_arn, format=json.dumps(_LOGGED)
         )
+
+
+def _cors(stage: Stage) -> gateway.CorsPreflightOptions | None:
+    """API Gateway answers preflights itself, before authorizer and function, and names the origin in every answer.
+
+    Without credentials: tokens and signatures travel in headers that scripts set, never in cookies.
+    """
+    if not stage.cors_origins:
+        return None
+    methods = {route.split(" ")[0] for route in ROUTES}
+    return gateway.CorsPreflightOptions(
+        allow_origins=stage.cors_origins.split(","),
+        allow_methods=[gateway.CorsHttpMethod(method) for method in sorted(methods)],
+        allow_headers=list(ASKED_HEADERS),
+        expose_headers=list(ANSWERED_HEADERS),
+        allow_credentials=False,
+        max_age=cdk.Duration.hours(1),
+    )
 
 
 def _authorizer(stage: Stage) -> gateway.IHttpRouteAuthorizer:

@@ -19,6 +19,7 @@ JWT = {
     "jwt_issuer": "https://id.example.com/",
     "jwt_audience": "jobs,exports",
     "tenant_claim": "tenant",
+    "cors_origins": "https://app.example.com,http://localhost:5173",
 }
 KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
 CONTEXTS: Mapping[str, Mapping[str, str]] = {

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.api import Client
+
 ROUTES = {"POST /jobs", "POST /exports", "GET /jobs/{id}", "GET /jobs/{id}/result", "GET /openapi.json", "$default"}
 
 
@@ -47,6 +49,34 @@ def test_every_call_leaves_a_line_that_says_who_and_how_it_ended(every_stage) ->
     (id, _) = log["DestinationArn"]["Fn::GetAtt"]
     group = every_stage.of("AWS::Logs::LogGroup")[id]["Properties"]
     assert group["LogGroupName"] == f"/aws/vendedlogs/holdfast-{every_stage.stage}-api"
+
+
+def test_no_page_of_another_origin_may_call_unless_its_origin_is_named(stacks) -> None:
+    for stage in ("dev", "prod", "local"):
+        (api,) = stacks(stage).of("AWS::ApiGatewayV2::Api").values()
+        assert "CorsConfiguration" not in api["Properties"]
+
+    (api,) = stacks("jwt").of("AWS::ApiGatewayV2::Api").values()
+    cors = api["Properties"]["CorsConfiguration"]
+    assert cors["AllowOrigins"] == ["https://app.example.com", "http://localhost:5173"]
+    assert set(cors["AllowMethods"]) == {route.split(" ")[0] for route in ROUTES if " " in route}
+    assert {"authorization", "content-type", "idempotency-key"} <= set(cors["AllowHeaders"])
+    assert cors["AllowCredentials"] is False
+
+
+def test_a_page_may_send_and_read_every_header_that_the_contract_names(stacks) -> None:
+    (api,) = stacks("jwt").of("AWS::ApiGatewayV2::Api").values()
+    calls = [call for path in Client().get("/openapi.json").json["paths"].values() for call in path.values()]
+    answers = [answer for call in calls for answer in call["responses"].values()]
+    answered = {name.lower() for answer in answers for name in answer.get("headers", ())}
+    asked = {parameter["name"].lower() for call in calls for parameter in call["parameters"] if is_header(parameter)}
+
+    assert answered <= set(api["Properties"]["CorsConfiguration"]["ExposeHeaders"])
+    assert asked <= set(api["Properties"]["CorsConfiguration"]["AllowHeaders"])
+
+
+def is_header(parameter: Any) -> bool:
+    return bool(parameter.get("in") == "header")
 
 
 def test_the_function_ends_before_the_gateway_stops_waiting(every_stage) -> None:

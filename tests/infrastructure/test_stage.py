@@ -42,6 +42,9 @@ def test_an_api_without_authentication_exists_only_on_the_local_stage(stage) -> 
         ({"code_version": "x" * 41}, "up to 40"),
         ({"alarm_email": "nobody"}, "one e-mail address"),
         ({"kms_key_arn": "alias/jobs"}, "the ARN of a symmetric KMS key"),
+        ({"cors_origins": "*"}, "one or more origins"),
+        ({"cors_origins": "https://app.example.com/"}, "one or more origins"),
+        ({"cors_origins": "https://app.example.com", "stage": "local", "auth": "none"}, "cors_origins has no meaning"),
         ({"synthesizer": "legacy"}, "default or cli"),
     ],
 )

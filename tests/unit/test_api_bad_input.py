@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +250,51 @@ def test_a_wrong_method_is_a_405_that_names_the_right_ones(method: str, path: st
 def test_an_unknown_path_is_a_404(path: str) -> None:
     client = Client()
     refused(client, client.get(path), 404, "no-such-resource")
+
+
+PYTHON = re.compile(
+    r"[Vv]alue error|Input should|Assertion|dictionary|instance|NoneType|\bNone\b|\bstr\b|<class|pydantic|\(type="
+)
+WRONG: tuple[Any, ...] = (None, True, -1, 1.5, 10**12, "", "a\u2028b", "x" * 70_000, [], [1] * 2000, {}, {"a": None})
+
+
+@pytest.mark.parametrize("name", Catalogue().all())
+def test_whatever_is_wrong_with_a_payload_is_said_in_plain_words(name: str) -> None:
+    job_type = Catalogue().all()[name]
+    fields = [field.alias for field in job_type.payload.model_fields.values() if field.alias]
+    said = {fault.detail for field in fields for wrong in WRONG for fault in job_type.accept({field: wrong})[1]}
+
+    assert said
+    assert not [detail for detail in said if PYTHON.search(detail) or detail[0].isupper()]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:20])
+def test_whatever_is_wrong_around_a_payload_is_said_in_plain_words(wrong: Any) -> None:
+    fields = ["type", "payload", "tenantId", "runAt", "delaySeconds", "orderingKey", "maxAgeSeconds", "tags"]
+    answers = [Client().post("/jobs", EXPORT_JOB | {field: wrong}) for field in fields]
+    said = {error["detail"] for answer in answers for error in answer.json.get("errors", [])}
+
+    assert not [detail for detail in said if PYTHON.search(detail)]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "says"),
+    [
+        (with_payload(month="May"), "/payload/month", "such as '2026-05'"),
+        (with_payload(month=5), "/payload/month", "must be text"),
+        (with_fields(maxAgeSeconds=1), "/maxAgeSeconds", "must be at least 60"),
+        (with_fields(maxAgeSeconds=10**9), "/maxAgeSeconds", "must be at most 1209600"),
+        (with_fields(delaySeconds=1.5), "/delaySeconds", "must be a whole number"),
+        (with_fields(tags={"a": "x" * 65}), "/tags/a", "must have at most 64 characters"),
+        (with_fields(tags={str(n): "x" for n in range(11)}), "/tags", "must have at most 10 entries"),
+        (with_fields(tags={"a": "x\u2028"}), "/tags/a", "cannot hold U+2028, a line separator"),
+        (with_fields(tags=[]), "/tags", "must be an object"),
+        (with_fields(orderingKey="a b"), "/orderingKey", "must be 1 to 64 printable ASCII characters without blanks"),
+        (with_fields(tenantId=".a"), "/tenantId", "must be 1 to 64 letters, digits"),
+        (with_fields(runAt="tomorrow"), "/runAt", "must be an RFC 3339 time with its offset, such as"),
+    ],
+)
+def test_a_refusal_names_what_is_expected_and_the_limit(body: dict[str, Any], pointer: str, says: str) -> None:
+    errors = Client().post("/jobs", body).json["errors"]
+
+    assert [error["detail"] for error in errors if error["pointer"] == pointer and says in error["detail"]], errors
