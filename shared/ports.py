@@ -186,6 +186,16 @@ class Counters(Protocol):
         """
 
 
+class Shares(Protocol):
+    """The tenants' accounts of worker time, in the controls table. Every method raises StoreUnavailable."""
+
+    def even_at(self, queue: str, tenant: str) -> datetime | None:
+        """When the tenant's account on this lane will be even; None where it never was charged."""
+
+    def charge(self, queue: str, tenant: str, started_at: datetime, by: timedelta) -> None:
+        """Move it by so much, counted from `started_at` where it was even by then (domain/share.py: `charged`)."""
+
+
 class Meter(Protocol):
     """Counts and durations of one batch, emitted once at its end, from one thread."""
 

@@ -34,6 +34,9 @@ it anew, and a FIFO job spends all its waits on one message: there the queue kee
 MAX_DELAY = timedelta(minutes=15)
 """DelaySeconds ends here; on FIFO lanes no per-message delay exists at all."""
 
+SHARE_KEYS = "SHARE#"
+"""What the tenants' accounts of worker time begin with in the controls table: SHARE#<lane>#<tenant>."""
+
 _NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*")
 _ACTION = re.compile(r"[a-z][a-z0-9-]*:[A-Z][A-Za-z0-9]*")
 _RESOURCE = re.compile(r"(?P<service>[a-z][a-z0-9-]*):(?P<name>[A-Za-z][^\s*?]*([/:-]\*)?)")
@@ -96,6 +99,8 @@ class Queue:
     oldest_age_alarm  someone is waiting longer than the design intended; above the deadline, because SQS counts what
                       is being worked on
     fifo              one job at a time per ordering key, in the order of arrival
+    tenant_share      worker threads that one tenant's jobs may keep busy on average; above it they are deferred without
+                      an attempt, also while the lane has room: it cannot know who comes next
     rights            what its jobs may do in AWS besides reading and writing their files
 
     Raises DeclarationError for values that cannot work, naming the queue, the rule and the way out.
@@ -108,6 +113,7 @@ class Queue:
     memory_mb: int
     oldest_age_alarm: timedelta
     fifo: bool = False
+    tenant_share: int | None = None
     rights: tuple[Right, ...] = ()
 
     def __post_init__(self) -> None:
@@ -128,6 +134,11 @@ class Queue:
             )
         if not 2 <= self.max_concurrency <= 1000:
             self._refuse(f"max_concurrency {self.max_concurrency} is outside the 2..1000 an event source takes")
+        if self.tenant_share is not None and not 1 <= self.tenant_share < self.parallelism * self.max_concurrency:
+            self._refuse(
+                f"a tenant_share of {self.tenant_share} is no share of its {self.parallelism * self.max_concurrency} "
+                "threads; give 1 or more, and fewer than all"
+            )
         if not 128 <= self.memory_mb <= 10_240:
             self._refuse(f"memory of {self.memory_mb} MB is outside Lambda's 128..10240")
         if self.oldest_age_alarm <= self.deadline:
@@ -243,6 +254,7 @@ QUEUES = declare(
         memory_mb=512,
         oldest_age_alarm=timedelta(minutes=2),
         fifo=True,
+        tenant_share=3,
         rights=READ_WEBHOOK_SECRETS,
     ),
     Queue(

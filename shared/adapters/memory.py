@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.job import Job, RunRecord
 from shared.domain.moves import after, allowed
 from shared.domain.quota import Standing
+from shared.domain.share import charged
 from shared.domain.states import SUBMIT, Seen, Transition
 from shared.errors import AlreadySubmitted, MoveRefused
 from shared.ports import Row
@@ -85,6 +86,24 @@ class MemoryJobStore:
     def _write(self, job: Job) -> None:
         self._jobs[job.job_id] = job
         self.images.append(job)
+
+
+class MemoryShares:
+    """Shares in a dictionary."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._even_at: dict[tuple[str, str], datetime] = {}
+
+    def even_at(self, queue: str, tenant: str) -> datetime | None:
+        """See Shares."""
+        with self._lock:
+            return self._even_at.get((queue, tenant))
+
+    def charge(self, queue: str, tenant: str, started_at: datetime, by: timedelta) -> None:
+        """See Shares."""
+        with self._lock:
+            self._even_at[queue, tenant] = charged(self._even_at.get((queue, tenant)), started_at, by, share=1)
 
 
 class MemoryCounters:
