@@ -62,7 +62,7 @@ class JobStore(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
     """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context); `dead_letter` marks it;
-    `suspect`: the job's last worker vanished, so the next one runs it alone.
+    `suspect`: the job's last worker vanished, so the next one runs it alone; `tenant`: on lanes with a share.
     """
 
     job_id: str
@@ -74,6 +74,7 @@ class Ring:
     delay: timedelta = timedelta()
     dead_letter: bool = False
     suspect: bool = False
+    tenant: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -105,6 +106,7 @@ class Message:
     receives          how often SQS has delivered it, this time included
     dead_letter_mark  it is (or was redriven from) a DLQ copy the relay sent
     suspect           its job's last worker vanished
+    tenant            whose job it is, on lanes with a share; None elsewhere, and where an older relay rang
     """
 
     message_id: str
@@ -118,6 +120,7 @@ class Message:
     receives: int
     dead_letter_mark: bool = False
     suspect: bool = False
+    tenant: str | None = None
 
 
 class Mailbox(Protocol):
@@ -218,6 +221,7 @@ class Measured:
 
     type: str
     outcome: str
+    tenant: str | None = None
     attempt: int = 0
     reclaimed: bool = False
     ran: timedelta | None = None

@@ -79,9 +79,12 @@ class TallySettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings(Settings):
-    """queue: the lane this worker serves, a name of shared/queues.py · bucket: where job files live."""
+    """queue: the lane this worker serves, a name of shared/queues.py · bucket: where job files live
+    controls_table: where the tenants' shares stand
+    """
 
     queue: str
+    controls_table: str
     bucket: str
 
 

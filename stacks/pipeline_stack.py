@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shared.domain.states import FINAL, OUTBOX_OPEN, State
-from shared.queues import DEAD_LETTER_RETENTION, QUEUES, Queue, Right
+from shared.queues import DEAD_LETTER_RETENTION, QUEUES, SHARE_KEYS, Queue, Right
 from shared.quotas import KEYS as QUOTA_KEYS
 from shared.settings import ApiSettings, PromoterSettings, RelaySettings, TallySettings, WorkerSettings
 from stacks.constructs.acknowledged import acknowledge
@@ -80,7 +80,12 @@ class PipelineStack(cdk.Stack):
             stage=self._stage,
             name=self._stage.function_name("worker", declared.slug),
             folder="worker",
-            settings=WorkerSettings(**self._common, queue=declared.name, bucket=bucket.bucket_name),
+            settings=WorkerSettings(
+                **self._common,
+                queue=declared.name,
+                bucket=bucket.bucket_name,
+                controls_table=self._storage.controls.table_name,
+            ),
             memory_mb=declared.memory_mb,
             timeout=declared.function_timeout,
             description=f"Runs the jobs of queue {declared.name}",
@@ -92,6 +97,8 @@ class PipelineStack(cdk.Stack):
         # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
         worker.may("s3:ListBucket", on=bucket.bucket_arn)
         worker.may("sqs:SendMessage", "sqs:GetQueueUrl", on=lane.dead_letters.queue_arn)
+        if declared.tenant_share is not None:
+            self._may_count(worker, f"{SHARE_KEYS}{declared.name}#", "dynamodb:GetItem", "dynamodb:UpdateItem")
         worker.may_decrypt(through=("sqs", "s3"))
         for right in declared.rights:
             self._grant(right, worker)
@@ -170,18 +177,18 @@ class PipelineStack(cdk.Stack):
             timeout=TALLY_TIMEOUT,
             description="Counts what each tenant has open, for the quotas",
         )
-        self._may_count(tally, "dynamodb:UpdateItem")
+        self._may_count(tally, QUOTA_KEYS, "dynamodb:UpdateItem")
         tally.may_decrypt()
         tally.function.add_event_source(_ends_and_beginnings(self._storage))
         return tally
 
-    def _may_count(self, function: PythonFunction, *actions: str) -> None:
-        """These actions on the quotas' counts, and on nothing else that the controls table holds."""
+    def _may_count(self, function: PythonFunction, keys: str, *actions: str) -> None:
+        """These actions on the items whose keys begin so, and on nothing else that the controls table holds."""
         function.role.add_to_principal_policy(
             iam.PolicyStatement(
                 actions=list(actions),
                 resources=[self._storage.controls.table_arn],
-                conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{QUOTA_KEYS}*"]}},
+                conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys}*"]}},
             )
         )
 
@@ -220,7 +227,7 @@ class PipelineStack(cdk.Stack):
         # Nothing that changes a job: after the submit only relay and workers write its record.
         api.may("dynamodb:PutItem", "dynamodb:GetItem", on=storage.jobs.table_arn)
         api.may("dynamodb:PutItem", on=storage.exports.table_arn)
-        self._may_count(api, "dynamodb:UpdateItem", "dynamodb:Query")
+        self._may_count(api, QUOTA_KEYS, "dynamodb:UpdateItem", "dynamodb:Query")
         # A link lends the API's own right to read: the file its job recorded, not a later one under the same key.
         api.may_with_files("s3:GetObject", "s3:GetObjectVersion", of=storage.bucket_name)
         api.may_decrypt(through=("s3",))

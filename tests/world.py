@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from shared.adapters.effects import PowertoolsEffects
-from shared.adapters.memory import MemoryJobStore
+from shared.adapters.memory import MemoryJobStore, MemoryShares
 from shared.domain.job import Job
 from shared.domain.outcome import Outcome
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
 from shared.jobs import JobType, Payload, Upgrade
 from shared.operations.promote import PromoterPorts, promote
 from shared.operations.run import Batch, WorkerPorts, deliver, run_batch
+from shared.operations.share import LaneShare
 from shared.operations.watch import Watch
 from shared.ports import Message
 from shared.queues import QUEUES
@@ -80,6 +81,7 @@ class World:
     clock: Any = field(default_factory=TestClock)
     log: RecordedLog = field(default_factory=RecordedLog)
     meter: RecordedMeter = field(default_factory=RecordedMeter)
+    shares: MemoryShares = field(default_factory=MemoryShares)
     ends: list[str] = field(default_factory=list)
     tokens: int = 0
     stage: str = "test"
@@ -103,6 +105,7 @@ class World:
             clock=self.clock,
             log=self.log,
             meter=self.meter,
+            share=LaneShare(QUEUES[self.queue], self.shares, self.clock, self.log),
             code_version="abc1234",
             dice=lambda: 1.0,
             token=self.token,

@@ -18,10 +18,12 @@ from botocore.config import Config
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.effects import PowertoolsEffects
 from shared.adapters.files import S3Files
+from shared.adapters.shares import DynamoShares
 from shared.adapters.sqs import SqsMailbox, message_of
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
 from shared.jobs import Catalogue
 from shared.operations.run import WorkerPorts, run_batch
+from shared.operations.share import LaneShare
 from shared.queues import QUEUES
 from shared.settings import WorkerSettings
 
@@ -34,7 +36,8 @@ CLIENT = Config(
     max_pool_connections=max(QUEUE.parallelism, 10),
 )
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
-STORE = DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table)
+DYNAMODB = boto3.client("dynamodb", config=CLIENT)
+STORE = DynamoJobStore(DYNAMODB, SETTINGS.jobs_table)
 PORTS = WorkerPorts(
     queue=QUEUE,
     stage=SETTINGS.stage,
@@ -46,6 +49,7 @@ PORTS = WorkerPorts(
     clock=SystemClock(),
     log=LOG,
     meter=PowertoolsMeter(),
+    share=LaneShare(QUEUE, DynamoShares(DYNAMODB, SETTINGS.controls_table), SystemClock(), LOG),
     code_version=SETTINGS.code_version,
     dice=random.random,
     token=lambda: secrets.token_hex(8),

@@ -191,6 +191,7 @@ def _message(message_id: str, receipt: str, body: str, said: Mapping[str, Any]) 
         receives=int(attributes.get("ApproximateReceiveCount", 1)),
         dead_letter_mark=bell.dead_letter,
         suspect=bell.suspect,
+        tenant=bell.tenant,
     )
 
 
@@ -202,6 +203,7 @@ def _entry(queue: Queue, ring: Ring) -> dict[str, Any]:
         payload_version=ring.payload_version,
         dead_letter=ring.dead_letter,
         suspect=ring.suspect,
+        tenant=ring.tenant,
     )
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in ring.attributes.items()}
     entry: dict[str, Any] = {"MessageBody": bell.body(), "MessageAttributes": attributes}

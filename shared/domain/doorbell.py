@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from shared.domain.job import JOB_ID, to_ms
 
@@ -13,7 +14,8 @@ from shared.domain.job import JOB_ID, to_ms
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bell:
     """The body of a message. type and payload_version are hints that let a worker refuse before it leases; suspect is
-    one that lets it lease only once nothing else runs in its process.
+    one that lets it lease only once nothing else runs in its process, tenant (on lanes with a share) one that lets it
+    wait for its turn.
     """
 
     job_id: str
@@ -22,6 +24,7 @@ class Bell:
     payload_version: int
     dead_letter: bool = False
     suspect: bool = False
+    tenant: str | None = None
 
     def body(self) -> str:
         """The JSON text of the message."""
@@ -31,7 +34,10 @@ class Bell:
             "type": self.type,
             "payloadVersion": self.payload_version,
         }
-        marks = {name: True for name, holds in (("deadLetter", self.dead_letter), ("suspect", self.suspect)) if holds}
+        marks: dict[str, Any] = {
+            name: True for name, holds in (("deadLetter", self.dead_letter), ("suspect", self.suspect)) if holds
+        }
+        marks |= {} if self.tenant is None else {"tenant": self.tenant}
         return json.dumps(said | marks, separators=(",", ":"))
 
     def deduplication_id(self, rung_at: datetime | None) -> str:
@@ -51,10 +57,12 @@ def parse(body: str) -> Bell | None:
             payload_version=said["payloadVersion"],
             dead_letter=said.get("deadLetter", False),
             suspect=said.get("suspect", False),
+            tenant=said.get("tenant"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     kinds = (str, int, str, int, bool, bool)
     values = (bell.job_id, bell.dispatch, bell.type, bell.payload_version, bell.dead_letter, bell.suspect)
     right = all(type(value) is kind for value, kind in zip(values, kinds, strict=True))
+    right = right and (bell.tenant is None or type(bell.tenant) is str)
     return bell if right and JOB_ID.fullmatch(bell.job_id) else None

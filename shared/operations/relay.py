@@ -160,6 +160,7 @@ def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
         delay=timedelta() if dead or queue.fifo else min(max(wait, timedelta()), MAX_DELAY),
         dead_letter=dead,
         suspect=not dead and job.stalls > 0,
+        tenant=job.tenant if queue.tenant_share is not None and not dead else None,
         attributes=_context(job) if dead else {},
     )
 

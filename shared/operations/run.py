@@ -30,12 +30,14 @@ from shared.operations.acquire import acquire, defer_unleased
 from shared.operations.batch import FINISHING_MARGIN, Batch, Place
 from shared.operations.progress import CancelRequested, RunHandle
 from shared.operations.settle import Settlement
+from shared.operations.share import LaneShare
 from shared.operations.watch import Running, Watch
 from shared.ports import Clock, Effects, JobStore, Log, Mailbox, Measured, Message, Meter
 from shared.queues import Queue
 
 UNKNOWN_TYPE_WAIT = timedelta(minutes=1)
 PAYLOAD_WAIT = timedelta(seconds=5)
+ABOVE_SHARE = "its tenant has used more than its share of this lane; it waits for its turn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class WorkerPorts:
     clock: Clock
     log: Log
     meter: Meter
+    share: LaneShare
     code_version: str
     dice: Callable[[], float]
     token: Callable[[], str]
@@ -72,7 +75,7 @@ def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     Standard lane: all side by side. FIFO lane: one after the other within a group; behind one that stays, the rest
     of its group is released unstarted, which keeps the order.
     """
-    batch = Batch(Watch(ports.clock))
+    batch, started_at = Batch(Watch(ports.clock)), ports.clock.now()
     batch.hide(messages, ports)
     groups: dict[str, list[Message]] = {}
     for message in messages:
@@ -83,6 +86,7 @@ def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     running = {pool.submit(_run_group, group, batch, ports) for group in groups.values()}
     _supervise(running, batch)
     pool.shutdown(wait=False)
+    ports.share.charge(started_at, _worker_time(batch.measured))
     try:
         ports.meter.emit(ports.queue.name, batch.measured)
     except Exception as e:  # a batch that cannot be counted is still done
@@ -90,6 +94,15 @@ def run_batch(messages: Sequence[Message], ports: WorkerPorts) -> list[str]:
     if batch.watch.hung:
         _leave(messages, batch, ports)
     return [message.message_id for message in messages if message.message_id in batch.kept]
+
+
+def _worker_time(measured: Sequence[Measured]) -> dict[str, timedelta]:
+    """What the runs of a batch took, by tenant."""
+    took: dict[str, timedelta] = {}
+    for one in measured:
+        if one.tenant is not None and one.ran is not None:
+            took[one.tenant] = took.get(one.tenant, timedelta()) + one.ran
+    return took
 
 
 def _make_room(groups: dict[str, list[Message]], batch: Batch, ports: WorkerPorts) -> None:
@@ -178,7 +191,10 @@ def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | No
 def _deliver_in_turn(place: Place, ports: WorkerPorts) -> Outcome | None:
     message, batch = place.message, place.batch
     job_type, why_not = _known(message, ports) if message.job_id else (None, "")
-    if job_type is not None:
+    above = ports.share.wait(message.tenant, ports.dice()) if job_type is not None else None
+    if above is not None:
+        outcome = defer_unleased(message, ABOVE_SHARE, above, ports)
+    elif job_type is not None:
         leased = acquire(message, job_type, place, ports)
         if isinstance(leased, Job):
             return _execute(leased, message, job_type, batch, ports)

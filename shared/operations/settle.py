@@ -275,6 +275,7 @@ class Settlement:
             Measured(
                 type=self.job.type,
                 outcome=outcome,
+                tenant=self.job.tenant,
                 attempt=self.job.attempts,
                 reclaimed=self.job.stalls > 0,
                 ran=ran,

@@ -24,6 +24,7 @@ KILLED_NOWHERE = {
     "Effects": {"once"},  # its calls are the store's, struck where its adapter makes them
     "Meter": {"emit"},
     "Counters": {"take", "standing", "count"},  # no job depends on a quota's counts
+    "Shares": {"even_at", "charge"},  # nor on an account of worker time: without it nobody waits
     "Links": {"link"},
     "Clock": {"now"},
     "Log": {"event"},

@@ -19,6 +19,7 @@ from shared.operations.promote import PromoterPorts, promote_job
 from shared.operations.redrive import OperatorPorts, cancel, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.run import WorkerPorts, run_batch
+from shared.operations.share import LaneShare
 from shared.operations.submit import JobRequest, submit
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.ports import Measured
@@ -147,6 +148,7 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
         clock=process,
         log=log,
         meter=NoMeter(),
+        share=LaneShare(queue, world.shares, process, log),
         code_version="1",
         dice=lambda: 0.5,
         token=lambda: _token(process, world),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from shared.adapters.memory import MemoryShares
 from shared.adapters.memory_files import MemoryFiles
 from shared.domain.doorbell import parse
 from shared.domain.job import Job
@@ -37,7 +38,7 @@ class World:
             rung=lambda job: (job.job_id, job.dispatch) in self.sqs.rung,
         )
         self.store = WatchedStore(self._written)
-        self.files = MemoryFiles()
+        self.files, self.shares = MemoryFiles(), MemoryShares()
         lanes = [QUEUES[lane] for lane in plan.lanes]
         self.sqs = Sqs(lanes, plan.most_receives, plan.old_receipts, lambda: self.now)
         self.sqs.names, self.sqs.tell = self.name_of, self.tell

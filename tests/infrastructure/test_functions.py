@@ -138,14 +138,22 @@ def test_no_worker_may_list_jobs_so_it_reaches_only_those_whose_id_it_was_given(
         assert _actions(every_stage, f"holdfast-{every_stage.stage}-worker-{lane.slug}") & lists == set()
 
 
-def test_api_and_tally_may_change_the_quotas_counts_and_nothing_else_that_the_controls_hold(prod) -> None:
-    counting = {"api": {"dynamodb:UpdateItem", "dynamodb:Query"}, "tally": {"dynamodb:UpdateItem"}}
-    for function, actions in counting.items():
-        statements = [s for s in _of_function(prod, f"holdfast-prod-{function}") if actions & set(s["Action"])]
-        assert [set(s["Action"]) for s in statements] == [actions]
-        (statement,) = statements
-        assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["QUOTA#*"]}}
-        assert "Controls" in str(statement["Resource"])
+def test_whoever_counts_may_change_its_own_counts_and_nothing_else_that_the_controls_hold(prod) -> None:
+    lanes = [lane for lane in QUEUES.values() if lane.tenant_share is not None]
+    counting = {
+        "api": ({"dynamodb:UpdateItem", "dynamodb:Query"}, "QUOTA#*"),
+        "tally": ({"dynamodb:UpdateItem"}, "QUOTA#*"),
+        **{
+            f"worker-{lane.slug}": ({"dynamodb:GetItem", "dynamodb:UpdateItem"}, f"SHARE#{lane.name}#*")
+            for lane in lanes
+        },
+    }
+    for name in _names(prod):
+        statements = [s for s in _of_function(prod, name) if "Controls" in str(s["Resource"])]
+        actions, keys = counting.get(name.removeprefix("holdfast-prod-"), (None, None))
+        assert [set(s["Action"]) for s in statements] == ([] if actions is None else [actions]), name
+        for statement in statements:
+            assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys]}}
 
 
 def test_what_a_lanes_jobs_may_do_besides_is_its_own_workers_and_no_others(every_stage) -> None:

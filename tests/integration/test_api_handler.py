@@ -23,6 +23,7 @@ SETTINGS = ApiSettings(
     jobs_table="jobs",
     code_version="abc",
     exports_table="exports",
+    controls_table="controls",
     bucket="files",
     auth="none",
     tenant_claim="-",

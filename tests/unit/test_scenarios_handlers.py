@@ -100,7 +100,7 @@ def imported(name: str) -> ModuleType:
 
 @pytest.fixture
 def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
-    worker = WorkerSettings(**SAID, queue=QUEUE.name, bucket="files").to_environment()
+    worker = WorkerSettings(**SAID, queue=QUEUE.name, bucket="files", controls_table="controls").to_environment()
     relay = RelaySettings(**SAID, parked_queue="parked").to_environment()
     for name, value in (AWS | worker | relay).items():
         monkeypatch.setenv(name, value)

@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 
 from shared.errors import SettingsError
-from shared.settings import ApiSettings, PromoterSettings, RelaySettings, Settings, WorkerSettings
+from shared.settings import ApiSettings, PromoterSettings, RelaySettings, Settings, TallySettings, WorkerSettings
 
 COMMON = {"stage": "dev", "prefix": "holdfast-dev", "jobs_table": "holdfast-dev-jobs", "code_version": "abc1234"}
 CASES: list[Settings] = [
-    ApiSettings(**COMMON, exports_table="x", bucket="b", auth="iam", tenant_claim="-"),
+    ApiSettings(**COMMON, exports_table="x", controls_table="c", bucket="b", auth="iam", tenant_claim="-"),
     RelaySettings(**COMMON, parked_queue="p"),
     PromoterSettings(**COMMON),
-    WorkerSettings(**COMMON, queue="thumbnails", bucket="b"),
+    TallySettings(**COMMON, controls_table="c"),
+    WorkerSettings(**COMMON, queue="thumbnails", bucket="b", controls_table="c"),
 ]
 
 
