@@ -16,9 +16,9 @@ _KINDS = {
     "Zl": "a line separator",
     "Zp": "a paragraph separator",
 }
-_CHARACTERS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-BREAKING = re.compile(rf"[{_CHARACTERS}\ud800-\udfff]")
-NAME_PATTERN = rf"^[^{_CHARACTERS}]*$"
+BREAKING_CHARACTERS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+BREAKING = re.compile(rf"[{BREAKING_CHARACTERS}\ud800-\udfff]")
+NAME_PATTERN = rf"^[^{BREAKING_CHARACTERS}]*$"
 """The rule as JSON Schema can say it. Half a surrogate pair is no character there."""
 
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from datetime import timedelta
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from shared.domain.run import Run
+from shared.domain.text import flaw
 from shared.errors import EnvironmentalFailure
 from shared.jobs import Payload
 from shared.jobs._clients import client
-
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_ADDRESS = re.compile(rf"(?P<local>{_ATOM}(\.{_ATOM})*)@({_LABEL}\.)+{_LABEL}")
-_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # a line break in a header begins another header
+from shared.jobs._mailbox import JSON_SCHEMA, LONGEST, Mailbox
 
 
-def _plain_address(text: str) -> str:
-    """RFC 5321's Mailbox without its quotes, comments and address literals, which no one has and attackers love."""
-    found = _ADDRESS.fullmatch(text)
-    if not found or len(found["local"]) > 64 or len(text) > 254:
-        raise ValueError("not a plain address like name@example.com (ASCII; a domain of other letters as xn--…)")
+def _mailbox(text: str) -> str:
+    Mailbox.parse(text)
     return text
 
 
 def _one_line(text: str) -> str:
-    if not text.strip() or any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
-        raise ValueError("must be one line of text, without control characters")
+    if wrong := flaw(text):  # a line break in a header begins another header
+        raise ValueError(f"must be one line of text; this one holds {wrong}")
+    if not text.strip():
+        raise ValueError("must say something")
     return text
 
 
-Address = Annotated[str, AfterValidator(_plain_address), Field(json_schema_extra={"format": "email"})]
+Address = Annotated[
+    str,
+    AfterValidator(_mailbox),
+    Field(
+        max_length=LONGEST,
+        description="name@example.com or Some Name <name@example.com>; the domain may have letters of any alphabet",
+        json_schema_extra=JSON_SCHEMA,
+    ),
+]
+"""Kept as it was written; `Mailbox` says whose it is."""
+
 Line = Annotated[str, AfterValidator(_one_line)]
 
 
@@ -50,7 +54,7 @@ class Email(Payload):
     subject: Line = Field(min_length=1, max_length=200, examples=["Your export is ready"])
     text: str | None = Field(default=None, min_length=1)
     html: str | None = Field(default=None, min_length=1)
-    from_address: Address = Field(examples=["jobs@example.com"])
+    from_address: Address = Field(examples=["Jobs Team <jobs@example.com>"])
     reply_to: Address | None = None
     configuration_set: str | None = Field(default=None, pattern="^[A-Za-z0-9_-]{1,64}$")
     at_most_once: bool = False
@@ -89,12 +93,12 @@ def _send(email: Email, job_id: str) -> str:
 def _request(email: Email, job_id: str) -> dict[str, Any]:
     parts = {"Text": email.text, "Html": email.html}
     optional = {
-        "ReplyToAddresses": [email.reply_to] if email.reply_to else None,
+        "ReplyToAddresses": [_ascii(email.reply_to)] if email.reply_to else None,
         "ConfigurationSetName": email.configuration_set,
     }
     return {
-        "FromEmailAddress": email.from_address,
-        "Destination": {"ToAddresses": email.to},
+        "FromEmailAddress": _ascii(email.from_address),
+        "Destination": {"ToAddresses": [_ascii(address) for address in email.to]},
         "Content": {
             "Simple": {
                 "Subject": _utf8(email.subject),
@@ -104,6 +108,10 @@ def _request(email: Email, job_id: str) -> dict[str, Any]:
         "EmailTags": [{"Name": "job_id", "Value": job_id}],
         **{name: value for name, value in optional.items() if value is not None},
     }
+
+
+def _ascii(address: str) -> str:
+    return Mailbox.parse(address).as_ses_takes_it()
 
 
 def _utf8(text: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +13,15 @@ from shared.errors import DeterministicFailure, TransientFailure
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _TEXT = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII to be seen, without the backslash, which some read as a slash
-_UNICAST, _NAT64, _6TO4 = IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
+_UNICAST, _NAT64 = IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96")
+_NOT_PUBLIC = (
+    IPv6Network("2002::/16"),  # 6to4: leads to the IPv4 address inside, by whoever relays it
+    IPv4Network("192.88.99.0/24"),  # those relays' own, deprecated (RFC 7526)
+    IPv6Network("3fff::/20"),  # documentation (RFC 9637)
+    IPv4Network("192.0.0.0/24"),  # protocol assignments; some clouds' metadata among them
+    IPv6Network("2001::/23"),  # the same: Teredo, benchmarks, ORCHID
+)
+"""What Python's ipaddress, or an older one, calls global."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,9 @@ def is_public(ip: str) -> bool:
     `is_global` alone, which calls multicast and embedded private addresses global.
     """
     address = _unwrapped(ip)
-    if isinstance(address, IPv6Address) and (address not in _UNICAST or address in _6TO4):
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
+    if isinstance(address, IPv6Address) and address not in _UNICAST:
         return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_private)
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from email.header import decode_header, make_header
+from email.utils import getaddresses
 from typing import Any
 
 import boto3
+import idna
+import jsonschema
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.stub import Stubber
@@ -20,7 +28,9 @@ from shared.domain.failures import classify
 from shared.domain.retry import FailureClass
 from shared.errors import EnvironmentalFailure, UnknownOutcome
 from shared.jobs import Catalogue, _clients
+from shared.jobs._domain import ascii_domain
 from shared.jobs._email import Email, send_once
+from shared.jobs._mailbox import Mailbox
 from shared.queues import QUEUES
 from tests.builders import NOW
 from tests.handling import HandledRun
@@ -208,24 +218,127 @@ def refused_with(code: str, message: str, status: int) -> Any:
     "address",
     [
         "", "ada", "@example.com", "ada@", "ada@localhost", "ada@example.com\r\nBcc: all@example.com",
-        "ada@example.com\n", "ada@example.com, b@example.com", "Ada <ada@example.com>", "<ada@example.com>",
-        "ada@@example.com", "ada@exa mple.com", " ada@example.com", "a..b@example.com", ".a@example.com",
-        "a.@example.com", '"ada"@example.com', "ada@[127.0.0.1]", "ada@-x.com", "ada@x-.com", "ada@example..com",
-        "ada@example.com.", "ada(x)@example.com", "ädä@example.com", "ada@exämple.com", "ada\0@example.com",
-        "a" * 65 + "@example.com", "a@" + "b" * 64 + ".com", "a@" + ".".join(["b" * 60] * 5),
+        "ada@example.com\n", "ada@example.com, b@example.com", "<ada@example.com>", "ada@@example.com",
+        "ada@exa mple.com", " ada@example.com", "ada@[127.0.0.1]", "ada@-x.com", "ada@x-.com", "ada@example..com",
+        "ada@example.com.", "ada(x)@example.com", "ädä@example.com", "ada@ex☕mple.com", "ada@\u0301x.com", "...@x.com",
+        "ada\0@example.com", "a" * 65 + "@example.com", "a@" + "b" * 64 + ".com", "a@" + ".".join(["b" * 60] * 5),
+        "a@" + "ä" * 60 + "ö" * 60 + ".de", '"a b"@example.com', '"a\\"b"@example.com', '"a@b"@example.com',
+        "Ada <ada@example.com", "Ada ada@example.com", "Ada <ada@example.com>\r\nBcc: <all@example.com>",
+        "Ada\r\nBcc: all@example.com <ada@example.com>", '"Ada\nBcc: x" <ada@example.com>', "A\u2028B <a@example.com>",
+        "Doe, Jane <jane@example.com>", "chief@bank.example <x@example.com>", "A <a@example.com> <b@example.com>",
+        "A <a@example.com>, B <b@example.com>", '"A" "B" <a@example.com>', '"Ada <ada@example.com>', "Ada <>",
+        "=?utf-8?b?QWRhDQpCY2M6IHg=?= <ada@example.com>", "x" * 101 + " <ada@example.com>",
     ],
 )  # fmt: skip
-def test_what_is_no_plain_address_is_refused_at_the_door(address: str) -> None:
+def test_what_is_no_address_is_refused_at_the_door(address: str) -> None:
     assert faults(to=["ok@example.com", address]) == ["/payload/to/1"]
     assert faults(fromAddress=address) == ["/payload/fromAddress"]
     assert faults(replyTo=address) == ["/payload/replyTo"]
 
 
-@pytest.mark.parametrize(
-    "address", ["a@b.co", "first.last+tag@mail.example.co.uk", "o'hara@example.com", "x_y-z@xn--exmple-cua.com"]
+WRITTEN = {
+    # as people write it: as SES takes it
+    "a@b.co": "a@b.co",
+    "first.last+tag@mail.example.co.uk": "first.last+tag@mail.example.co.uk",
+    "o'hara@example.com": "o'hara@example.com",
+    "x_y-z@xn--exmple-cua.com": "x_y-z@xn--exmple-cua.com",
+    "Jobs Team <jobs@example.com>": "Jobs Team <jobs@example.com>",
+    "Jobs Team<jobs@example.com>": "Jobs Team <jobs@example.com>",
+    '"Jobs Team" <jobs@example.com>': "Jobs Team <jobs@example.com>",
+    '"Doe, Jane" <jane@example.com>': '"Doe, Jane" <jane@example.com>',
+    '"Jane \\"JD\\" Doe" <jane@example.com>': '"Jane \\"JD\\" Doe" <jane@example.com>',
+    "St. John's (EU) <eu@example.com>": '"St. John\'s (EU)" <eu@example.com>',
+    "Łódź 🧾 <jobs@example.com>": "=?utf-8?b?xYHDs2TFuiDwn6e+?= <jobs@example.com>",
+    "jobs@exämple.de": "jobs@xn--exmple-cua.de",
+    "jobs@EXÄMPLE.de": "jobs@xn--exmple-cua.de",
+    "jobs@exa\u0308mple.de": "jobs@xn--exmple-cua.de",
+    "Info@Straße.EXAMPLE": "Info@xn--strae-oqa.example",  # and not strasse.example, which is somebody else's
+    "Büro <buero@exämple.de>": "=?utf-8?b?QsO8cm8=?= <buero@xn--exmple-cua.de>",
+    "postmaster@例え.テスト": "postmaster@xn--r8jz45g.xn--zckzah",
+    "a@مثال.إختبار": "a@xn--mgbh0fb.xn--kgbechtv",
+    "a..b@docomo.ne.jp": '"a..b"@docomo.ne.jp',
+    ".a@docomo.ne.jp": '".a"@docomo.ne.jp',
+    "a.@docomo.ne.jp": '"a."@docomo.ne.jp',
+    '"a..b"@docomo.ne.jp': '"a..b"@docomo.ne.jp',
+    "田中 <a..b@docomo.ne.jp>": '=?utf-8?b?55Sw5Lit?= <"a..b"@docomo.ne.jp>',
+    '"ada"@example.com': "ada@example.com",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_an_address_as_people_write_it_reaches_ses_as_ses_takes_it(wire: Receiver, written: str) -> None:
+    assert faults(to=[written], fromAddress=written, replyTo=written) == []
+    send_once(a_mail(to=[written, "b@example.org"], fromAddress=written, replyTo=written), HandledRun())
+    sent = json.loads(wire.requests[0].body)
+    assert sent["FromEmailAddress"] == WRITTEN[written]
+    assert sent["Destination"]["ToAddresses"] == [WRITTEN[written], "b@example.org"]
+    assert sent["ReplyToAddresses"] == [WRITTEN[written]]
+
+
+ADDRESS_SCHEMA = Email.model_json_schema()["properties"]["fromAddress"]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_the_contract_allows_an_address_as_people_write_it(written: str) -> None:
+    jsonschema.validate(written, ADDRESS_SCHEMA)
+    if "<" in written and "テ" not in written:
+        assert re.search(ADDRESS_SCHEMA["anyOf"][1]["pattern"], written)
+
+
+@given(address=st.from_regex(ADDRESS_SCHEMA["anyOf"][1]["pattern"].removesuffix("$") + r"\Z"))
+def test_what_the_contract_allows_is_taken(address: str) -> None:
+    assert Mailbox.parse(address).as_ses_takes_it().isascii()
+
+
+@pytest.mark.parametrize("endless", [" " * 300_000, "a " * 150_000 + "<", '"' + '\\"' * 150_000, "a." * 150_000 + "@"])
+def test_an_address_without_end_is_refused_at_once(endless: str) -> None:
+    started = time.thread_time()
+    assert faults(fromAddress=endless) == ["/payload/fromAddress"]
+    assert time.thread_time() - started < 1
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=100).filter(
+    lambda name: name.strip() and "=?" not in name
 )
-def test_ordinary_addresses_are_taken(address: str) -> None:
-    assert faults(to=[address], fromAddress=address, replyTo=address) == []
+
+
+@given(name=NAMES)
+def test_whatever_a_name_holds_it_is_read_back_as_it_was_and_no_second_header_or_address_with_it(name: str) -> None:
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    taken = Mailbox.parse(f'"{quoted}" <jobs@example.com>').as_ses_takes_it()
+    assert taken.isascii()
+    assert taken.isprintable()
+    assert all(len(word) <= 75 for word in taken.split(" ") if word.startswith("=?"))
+    (read,) = getaddresses([taken])
+    assert read[1] == "jobs@example.com"
+    assert str(make_header(decode_header(read[0]))) == name.strip()
+
+
+@given(address=st.emails().filter(lambda address: len(address) <= 254))
+def test_every_ordinary_address_is_taken_and_stays_as_it_is_but_for_capitals_of_its_domain(address: str) -> None:
+    local, _, domain = address.rpartition("@")
+    assert Mailbox.parse(address).as_ses_takes_it() == f"{local}@{domain.lower()}"
+
+
+@given(label=st.text(st.characters(codec="utf-8", exclude_characters="."), min_size=1, max_size=20))
+def test_a_domain_is_encoded_as_another_implementation_of_idna_2008_encodes_it_or_not_at_all(label: str) -> None:
+    try:
+        ours = ascii_domain(f"{label}.example")
+    except ValueError:
+        return
+    with suppress(idna.IDNAError):  # it knows rules for what stands beside what; SES and the name servers do too
+        assert ours == f"{idna.encode(unicodedata.normalize('NFC', label.lower())).decode()}.example"
+
+
+def test_every_letter_of_unicode_is_encoded_as_another_implementation_of_idna_2008_encodes_it() -> None:
+    known = 0
+    for number in range(0x80, 0x3400):
+        letter = unicodedata.normalize("NFC", chr(number).lower())
+        with suppress(ValueError, idna.IDNAError):
+            theirs = idna.encode(letter).decode()
+            assert theirs in ("", ascii_domain(f"{chr(number)}.example").removesuffix(".example"))
+            known += 1
+    assert known > 5_000
 
 
 @given(text=st.text(alphabet=st.characters(codec="utf-8"), max_size=40))
