@@ -17,7 +17,7 @@ READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhou
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup local up down status test model soak crashtest crashbench lint format synth deploy diagram lock clean
+.PHONY: help setup local up down status test model soak crashtest crashbench audit lint format synth deploy diagram lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -52,6 +52,10 @@ crashtest: setup .build/faults/.ready ## kill -9 and faulty AWS answers on the l
 crashbench: setup .build/rivals/.ready ## the same kill -9 on Celery, RQ, Dramatiq, Huey, arq, BullMQ and Holdfast; needs redis-server
 	@$(TOOLS) $(BIN)/python -m benchmarks.crash $(ARGS)
 
+audit: ## look for known vulnerabilities in everything that is locked; says so where no advisories can be reached
+	@$(MAKE) -s --no-print-directory .build/audit/.ready || { echo "audit: nothing was checked: no package index can be reached from here"; exit 2; }
+	@.build/audit/bin/python -m local.audit
+
 lint: setup ## style, formatting and types
 	@$(BIN)/ruff check --quiet . && echo "ruff: style is clean"
 	@$(BIN)/ruff format --check --quiet . || { echo "ruff: the files above are not formatted; run make format" >&2; $(BIN)/ruff format --check . >&2; exit 1; }
@@ -76,7 +80,7 @@ diagram: setup ## draw the README's state diagram anew from the transition table
 
 lock: ## resolve the *.in files anew into the pinned, hashed *.txt files
 	@test -x .build/lock/bin/uv || { $(PYTHON) -m venv .build/lock && .build/lock/bin/python -m pip install -q --disable-pip-version-check uv==0.13.9; }
-	@for name in requirements requirements-dev local/emulator tests/crash/faults benchmarks/crash/rivals benchmarks/crash/arq; do \
+	@for name in requirements requirements-dev local/emulator local/audit tests/crash/faults benchmarks/crash/rivals benchmarks/crash/arq; do \
 	  .build/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" $$name.in -o $$name.txt && echo "$$name.txt" || exit 1; \
 	done
@@ -99,6 +103,11 @@ clean: ## end the local cloud, remove everything that was built
 .build/faults/.ready: tests/crash/faults.txt
 	@echo "set-up: the fault proxy's environment in .build/faults"
 	@$(call environment,.build/faults,tests/crash/faults.txt)
+
+# pip-audit brings thirty packages that nothing else needs.
+.build/audit/.ready: local/audit.txt
+	@echo "set-up: the environment of make audit in .build/audit"
+	@$(call environment,.build/audit,local/audit.txt)
 
 # arq asks for an older redis client than Celery takes. The last line of an environment marks it ready, so npm comes first.
 .build/rivals/.ready: benchmarks/crash/rivals.txt benchmarks/crash/arq.txt benchmarks/crash/bullmq/package-lock.json .venv/.ready

@@ -17,6 +17,7 @@ from typing import Any
 
 import boto3
 import pytest
+import standardwebhooks
 from moto import mock_aws
 
 from lambdas.api.view import shown
@@ -28,7 +29,7 @@ from shared.jobs import Catalogue, _bounded_post, _clients
 from shared.jobs._http_answer import Answer as HttpAnswer
 from shared.jobs._outside_address import Url, checked_addresses, is_public
 from shared.jobs._webhook_signature import keys_of, signed
-from shared.jobs.deliver_webhook import DeliverWebhook, _judged, deliver_webhook
+from shared.jobs.deliver_webhook import TO_RECORD, WHOLE_EXCHANGE, DeliverWebhook, _judged, deliver_webhook
 from shared.queues import QUEUES
 from tests.builders import NOW, a_job
 from tests.certificates import certify
@@ -109,6 +110,22 @@ def test_the_signature_is_the_one_of_the_published_test_vector() -> None:
     keys = keys_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "vector")
     headers = signed(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize("key", [OLD_KEY, NEW_KEY], ids=["old", "new"])
+def test_the_standards_own_implementation_verifies_what_is_sent(secrets: Any, partner: Receiver, key: bytes) -> None:
+    """With either secret while one replaces the other."""
+    name = "holdfast/local/webhooks/acme-eu/partner-a"
+    secrets.put_secret_value(SecretId=name, SecretString=f"{written(NEW_KEY)} {written(OLD_KEY)}")
+    deliver(partner.url())
+    (request,) = partner.requests
+    receiving = standardwebhooks.Webhook(written(key))
+    assert receiving.verify(request.body, dict(request.headers)) == BODY
+    for forged in ({"webhook-id": "msg_other"}, {"webhook-timestamp": str(int(time.time()) - 1)}):
+        with pytest.raises(standardwebhooks.WebhookVerificationError):
+            receiving.verify(request.body, {**request.headers, **forged})
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        receiving.verify(request.body + b" ", dict(request.headers))
 
 
 def test_while_a_secret_is_replaced_both_sign(secrets: Any, partner: Receiver) -> None:
@@ -308,6 +325,12 @@ def test_a_switch_to_another_protocol_is_no_interim_answer(partner: Receiver) ->
     """Nobody asked for one, and what follows it is not HTTP."""
     partner.answers[:] = [writes(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", YES + b"\r\n")]
     assert refusal(partner.url(), TransientFailure).code == "http-101"
+
+
+def test_no_exchange_however_slow_takes_longer_than_fifteen_seconds() -> None:
+    """What the tests of slow receivers below measure in one second, for the whole of an attempt."""
+    assert WHOLE_EXCHANGE + timedelta(seconds=_bounded_post.REST_SECONDS) <= timedelta(seconds=15)
+    assert DELIVER.deadline > WHOLE_EXCHANGE + TO_RECORD
 
 
 @pytest.mark.parametrize("interim", [PROCESSING, b"HTTP/1.1 103 Hints\r\nX: y\r\n" * 1000], ids=["heads", "headers"])
