@@ -21,11 +21,13 @@ FINISHING_MARGIN = timedelta(seconds=30)
 VISIBILITY_PER_TIMEOUT = 6
 """AWS's advice for a queue behind an event source mapping; it refuses anything below 1 (the emulator does not)."""
 
-MAX_RECEIVE_COUNT = 100
-"""Only the backstop for a worker that cannot start at all: attempts are counted in the record, while defers, waits
-and throttled polls cost receives too."""
+MAX_RECEIVES, FIFO_MAX_RECEIVES = 600, 1000
+"""Only the backstop for a worker that cannot start at all, or a record that nobody can read: attempts are counted in
+the record, while an absent table, waits and throttled polls cost receives too (shared/domain/waits.py has the sum). A
+thousand is the most SQS takes.
+"""
 
-MESSAGE_RETENTION = timedelta(days=4)
+MESSAGE_RETENTION = timedelta(days=7)
 DEAD_LETTER_RETENTION = timedelta(days=14)
 """A standard DLQ keeps the clock of the first enqueue, so it must outlive the queue it serves by far. A FIFO DLQ sets
 it anew, and a FIFO job spends all its waits on one message: there the queue keeps messages as long as SQS can.
@@ -178,6 +180,11 @@ class Queue:
         if len(name) > 80:
             raise DeclarationError(f"queue {self.name!r}: {name!r} is longer than the 80 characters SQS takes")
         return name
+
+    @property
+    def max_receives(self) -> int:
+        """Receives after which SQS moves a message of this lane to its DLQ."""
+        return FIFO_MAX_RECEIVES if self.fifo else MAX_RECEIVES
 
     @property
     def message_retention(self) -> timedelta:

@@ -22,8 +22,8 @@ class Outcome(StrEnum):
     ORPHANED = "orphaned"  # no record: set aside for a human
     WAITING = "waiting"  # another holds the job, or its time has not come
     LEASE_LOST = "lease-lost"  # another took the job over; nothing more was written
-    RELEASED = "released"  # not started, for want of time; visible at once
-    UNAVAILABLE = "unavailable"  # the table did not answer; the message comes back by itself
+    RELEASED = "released"  # not started, for want of time or room; visible again at once or nearly so
+    UNAVAILABLE = "unavailable"  # the table did not answer; the message comes back, ever later
 
     @property
     def acknowledged(self) -> bool:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from shared.domain.job import Job
 from shared.domain.lease import Next, after_lapse, lapsed
 from shared.domain.states import FINAL, OUTBOX_OPEN, State
+from shared.domain.waits import OUTAGE
 
 PATIENCE = timedelta(seconds=60)
 """What the relay, and a message's own redelivery, get before the sweeper steps in."""
@@ -56,6 +57,7 @@ class Fate(StrEnum):
     """Of a message found in a DLQ."""
 
     PARK = "park"  # SQS gave up on the current doorbell of a job that nobody holds: stop the job for a human
+    RING = "ring"  # the same, but the table may have been away: what nobody could read is not the job's doing
     DROP = "drop"  # its job went on without it, or is final otherwise than dead
     KEEP = "keep"  # it tells the truth, or nobody knows better
 
@@ -121,8 +123,8 @@ def _doorbell_lost(
 def fate(found: Job | None, *, dispatch: int, dead_letter_mark: bool, now: datetime) -> Fate:
     """What the record of its job means for a message in a DLQ. `found` None: an orphan, which only a human can judge.
 
-    Delete only what is stale or of a job that ended otherwise (the one rule for messages); park only by the job's
-    current doorbell, or a replayed job would die of the copy of its former death.
+    Delete only what is stale or of a job that ended otherwise (the one rule for messages), or of one that is rung anew;
+    park only by the job's current doorbell, or a replayed job would die of the copy of its former death.
     """
     if found is None or dispatch > found.dispatch:
         return Fate.KEEP
@@ -131,7 +133,21 @@ def fate(found: Job | None, *, dispatch: int, dead_letter_mark: bool, now: datet
         return Fate.KEEP
     if found.state in FINAL or not current or dead_letter_mark:
         return Fate.DROP
-    if found.state is State.RUNNING:  # one that was asked to stop is cancelled by the sweep of its record
-        return Fate.PARK if lapsed(found, now) and found.cancel_request is None else Fate.KEEP
-    waits_in_due = found.due_key is not None
-    return Fate.DROP if waits_in_due else Fate.PARK
+    if found.state is State.RUNNING and (not lapsed(found, now) or found.cancel_request is not None):
+        return Fate.KEEP  # one that was asked to stop is cancelled by the sweep of its record
+    if found.due_key is not None:
+        return Fate.DROP
+    return _fate_of_untouched(found, now) if _table_may_have_been_away(found, now) else Fate.PARK
+
+
+def _table_may_have_been_away(found: Job, now: datetime) -> bool:
+    """An absence spends a message's receives slowly (waits.unready). One that was moved sooner was never in the hands
+    of a worker that lived; and what a job did not get within its whole age is for a human.
+    """
+    return now - (found.queued_at or found.created_at) > OUTAGE and now < found.deadline_at
+
+
+def _fate_of_untouched(found: Job, now: datetime) -> Fate:
+    """The sweep of its record takes a lapsed run over; a wait that is not over has need of no doorbell yet."""
+    waits = found.next_attempt_at is not None and found.next_attempt_at > now
+    return Fate.KEEP if found.state is State.RUNNING or waits else Fate.RING

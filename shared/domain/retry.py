@@ -23,7 +23,6 @@ class FailureClass(StrEnum):
     NEVER_RAN = "never-ran"  # SQS gave up on the message before any worker could start it
     MAX_AGE = "max-age"  # its next attempt would come after its deadline
     UNKNOWN_OUTCOME = "unknown-outcome"  # an at-most-once effect was interrupted: a human must look
-    TOO_MANY_RECEIVES = "too-many-receives"  # its message nears the count at which SQS would move it away
 
 
 @dataclass(frozen=True, slots=True)

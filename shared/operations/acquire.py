@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Any
 from shared.domain.job import Job, due_key
 from shared.domain.lease import Next, as_found, next_after_refusal, wait_until
 from shared.domain.outcome import Outcome
-from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
     DEFAULT_STALL_LIMIT,
     DEFER_UNLEASED,
     DEFER_UNLEASED_LATER,
     LEASE,
-    PARK,
     RECLAIM,
     REQUEUE,
     Seen,
     State,
     Transition,
 )
-from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT, leaves_its_message
+from shared.domain.waits import RECEIVE_LIMIT, elsewhere, leaves_its_message, unready
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
-from shared.operations.batch import TRIES_ELSEWHERE, Place
+from shared.operations.batch import TRIES_ELSEWHERE, Place, come_back
 from shared.operations.endings import ending
-from shared.operations.history import dead_changes, record_lapsed_run
+from shared.operations.history import record_lapsed_run
 from shared.ports import Message
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 DECISIONS = 4
 """Races lost in a row before the message is left for later."""
 
-UNSURE_WAIT = timedelta(seconds=30)
+NO_ROOM_WAIT = timedelta(seconds=30)
 READ_BACK_TRIES, READ_BACK_EVERY = 10, timedelta(milliseconds=500)
 ONE_CALL = timedelta(seconds=20)
 """What one call to the table may take with its repeats (lambdas/worker: three of 1 + 5 s), and the answer after it."""
@@ -99,8 +97,6 @@ def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPor
     """Leave the job for another worker, without spending an attempt. Raises StoreUnavailable, RingRefused."""
     now = ports.clock.now()
     seen = Seen(now=now, dispatch=message.dispatch)
-    if ports.queue.fifo and message.receives > FIFO_RECEIVE_LIMIT:
-        return _park(message, why, now, ports)
     changes: dict[str, Any] = {"next_attempt_at": now + wait, "reason": why}
     later = leaves_its_message(wait, message.receives, ports.queue.fifo)
     if later:
@@ -110,26 +106,9 @@ def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPor
     except MoveRefused as e:
         return _settled(_decide(message, e.found, "", ports, None))
     if not later:
-        ports.mailbox.hide([message], [wait])
+        come_back([message], [wait], ports)
     ports.log.event("deferred", level="warning", job=message.job_id, type=message.type, state=State.RETRYING, why=why)
     return Outcome.DEFERRED_IN_DUE if later else Outcome.DEFERRED
-
-
-def _park(message: Message, why: str, now: datetime, ports: WorkerPorts) -> Outcome:
-    """A FIFO message that no worker here can run and that SQS would soon move away: stop for a human, by our hand."""
-    found = ports.store.get(message.job_id)
-    attempts = 0 if found is None else found.attempts
-    said = f"received {message.receives} times; last: {why}"[:200]
-    failure = Failure(FailureClass.TOO_MANY_RECEIVES, "too-many-receives", said)
-    try:
-        if found is None:
-            raise MoveRefused(message.job_id, PARK.name, None)
-        seen = Seen(dispatch=message.dispatch, attempts=attempts)
-        ports.store.apply(message.job_id, PARK, seen, **dead_changes(found, failure, now))
-    except MoveRefused as e:
-        return _settled(_decide(message, e.found, "", ports, None))
-    ports.log.event(State.DEAD.value, level="error", job=message.job_id, type=message.type, state=State.DEAD, why=said)
-    return Outcome.DEAD
 
 
 Reclaim = Callable[[Job], Job | timedelta]
@@ -188,7 +167,7 @@ def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, po
     suspect, so that its batch makes room first.
     """
     if ports.queue.fifo or message.receives <= TRIES_ELSEWHERE:
-        ports.mailbox.hide([message], [wait])
+        come_back([message], [max(wait, elsewhere(message.receives))], ports)
         return Outcome.RELEASED
     after = ports.store.apply(found.job_id, REQUEUE, seen, queued_at=ports.clock.now())
     record_lapsed_run(found, after.state, ports)
@@ -197,15 +176,15 @@ def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, po
 
 def _no_room(message: Message, wait: timedelta, ports: WorkerPorts) -> Outcome:
     """As above, for a suspect that was requeued: nobody holds it, so a fresh doorbell is a wait in `due`."""
-    if message.receives <= (FIFO_RECEIVE_LIMIT if ports.queue.fifo else RECEIVE_LIMIT):
-        ports.mailbox.hide([message], [wait])
+    if ports.queue.fifo or message.receives <= RECEIVE_LIMIT:
+        come_back([message], [max(wait, elsewhere(message.receives))], ports)
         return Outcome.RELEASED
-    return defer_unleased(message, "its worker vanished; waits to run alone", UNSURE_WAIT, ports)
+    return defer_unleased(message, "its worker vanished; waits to run alone", NO_ROOM_WAIT, ports)
 
 
 def _wait(message: Message, found: Job | None, ports: WorkerPorts) -> Outcome:
-    wait = wait_until(found, ports.clock.now(), UNSURE_WAIT)
-    ports.mailbox.hide([message], [wait])
+    wait = wait_until(found, ports.clock.now(), unready(message.receives))
+    come_back([message], [wait], ports)
     state = "gone" if found is None else found.state
     ports.log.event(
         "waiting", job=message.job_id, type=message.type, state=state, wait_ms=wait // timedelta(milliseconds=1)

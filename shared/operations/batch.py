@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shared.domain.lease import REDELIVERY_MARGIN
 from shared.domain.outcome import Outcome
+from shared.domain.waits import elsewhere, hidden
 from shared.jobs import JobType
 from shared.operations.turns import Turns
 from shared.operations.watch import Watch
@@ -35,13 +36,16 @@ HIDDEN_ENOUGH = timedelta(seconds=1)
 
 @dataclass(slots=True)
 class Batch:
-    """One invocation's state: what is watched, what each message came to, and since when each is hidden."""
+    """One invocation's state: what is watched, what each message came to, which of them leased their job, and since
+    when each is hidden.
+    """
 
     watch: Watch
     kept: set[str] = field(default_factory=set)
     done: list[Message] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     hidden_at: dict[str, datetime] = field(default_factory=dict)
+    leased: set[str] = field(default_factory=set)
     turns: Turns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,17 +57,27 @@ class Batch:
         What SQS did not take is tried once more as its job is leased (`Place.hidden_since`).
         """
         begun = ports.clock.now()
-        unset = ports.mailbox.hide(messages, [_lease_of(m, ports) + REDELIVERY_MARGIN for m in messages])
+        unset = ports.mailbox.hide(messages, [lease_hide(message, ports) for message in messages])
         now = ports.clock.now()
         since = begun if now - begun <= HIDDEN_ENOUGH else now  # a slow answer must not eat the lease
         self.hidden_at |= {message.message_id: since for message in messages if message not in unset}
 
-    def release(self, messages: Sequence[Message], ports: WorkerPorts) -> None:
-        """Back to the queue at once; nothing was leased, so no attempt is spent."""
+    def release(self, messages: Sequence[Message], ports: WorkerPorts, *, behind: bool = False) -> None:
+        """Back to the queue, at once or nearly so; nothing was leased, so no attempt is spent. `behind` one of its key
+        that stays: SQS shows them no sooner than that one, so they need no wait of their own.
+        """
         if messages:
-            ports.mailbox.hide(messages, [timedelta()] * len(messages))
+            waits = [timedelta() if behind else elsewhere(message.receives) for message in messages]
+            come_back(messages, waits, ports)
             self.kept |= {message.message_id for message in messages}
             self.measured += [Measured(type=message.type, outcome=Outcome.RELEASED) for message in messages]
+
+
+def come_back(messages: Sequence[Message], waits: Sequence[timedelta], ports: WorkerPorts) -> None:
+    """Let each message come back after its wait, or a part of it: the record knows the rest."""
+    most, kept = ports.queue.max_receives, ports.queue.message_retention
+    pairs = zip(messages, waits, strict=True)
+    ports.mailbox.hide(messages, [hidden(wait, message.receives, most, kept) for message, wait in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +121,10 @@ class Place:
         return not self.batch.watch.hung and self.ports.time_left() >= FINISHING_MARGIN + longest
 
 
-def _lease_of(message: Message, ports: WorkerPorts) -> timedelta:
+def lease_hide(message: Message, ports: WorkerPorts) -> timedelta:
+    """How long a message is hidden while its job may be leased."""
     job_type = _type_of(message, ports)
-    return DEFAULT_LEASE if job_type is None else job_type.lease
+    return (DEFAULT_LEASE if job_type is None else job_type.lease) + REDELIVERY_MARGIN
 
 
 def _type_of(message: Message, ports: WorkerPorts) -> JobType | None:

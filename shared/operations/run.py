@@ -24,10 +24,11 @@ from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
 from shared.domain.run import Cancel, Continue, Defer, Files, StoredFile
 from shared.domain.states import State
+from shared.domain.waits import unready
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, RingRefused, StoreUnavailable
 from shared.jobs import Catalogue, Ending, JobType
 from shared.operations.acquire import acquire, defer_unleased
-from shared.operations.batch import FINISHING_MARGIN, Batch, Place
+from shared.operations.batch import FINISHING_MARGIN, Batch, Place, come_back, lease_hide
 from shared.operations.progress import CancelRequested, RunHandle
 from shared.operations.settle import Settlement
 from shared.operations.share import LaneShare
@@ -36,7 +37,6 @@ from shared.ports import Clock, Effects, JobStore, Log, Mailbox, Measured, Messa
 from shared.queues import Queue
 
 UNKNOWN_TYPE_WAIT = timedelta(minutes=1)
-PAYLOAD_WAIT = timedelta(seconds=5)
 ABOVE_SHARE = "its tenant has used more than its share of this lane; it waits for its turn"
 
 
@@ -142,14 +142,14 @@ def _leave(messages: Sequence[Message], batch: Batch, ports: WorkerPorts) -> Non
 def _run_group(group: Sequence[Message], batch: Batch, ports: WorkerPorts) -> None:
     for place, message in enumerate(group):
         if not Place(message, batch, ports).has_time():
-            batch.release(group[place:], ports)
+            batch.release(group[place:], ports, behind=place > 0)
             return
         outcome = deliver(message, batch, ports)
         if outcome is not None and outcome.acknowledged:
             batch.done.append(message)
             continue
         batch.kept.add(message.message_id)
-        batch.release(group[place + 1 :], ports)
+        batch.release(group[place + 1 :], ports, behind=True)
         return
 
 
@@ -166,12 +166,25 @@ def deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | Non
         outcome = Outcome.LEASE_LOST
     except (StoreUnavailable, RingRefused) as e:
         ports.log.event("unavailable", level="warning", job=message.job_id, type=message.type, error=e)
-        outcome = Outcome.UNAVAILABLE
+        outcome = _unready(message, batch, ports)
     except Exception as e:  # a surprise (a right that is missing, a record nobody can read) stays with its message
         ports.log.event("surprise", level="error", job=message.job_id, type=message.type, error=e)
-        outcome = Outcome.UNAVAILABLE
+        outcome = _unready(message, batch, ports, surprise=True)
     batch.measured.append(Measured(type=message.type, outcome=outcome))
     return outcome
+
+
+def _unready(message: Message, batch: Batch, ports: WorkerPorts, *, surprise: bool = False) -> Outcome:
+    """Nothing can be done about this job now: its message comes back with its lease, and ever later while that goes on.
+    What is no absence of the table ends in the DLQ some day, for a human: nothing else would stop it.
+    """
+    wait = unready(message.receives)
+    if message.message_id not in batch.leased and wait > lease_hide(message, ports):
+        if surprise:
+            ports.mailbox.hide([message], [wait])
+        else:
+            come_back([message], [wait], ports)
+    return Outcome.UNAVAILABLE
 
 
 def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | None:
@@ -197,10 +210,13 @@ def _deliver_in_turn(place: Place, ports: WorkerPorts) -> Outcome | None:
     elif job_type is not None:
         leased = acquire(message, job_type, place, ports)
         if isinstance(leased, Job):
+            batch.leased.add(message.message_id)
             return _execute(leased, message, job_type, batch, ports)
         outcome = leased
     elif message.job_id:
-        outcome = defer_unleased(message, why_not, UNKNOWN_TYPE_WAIT, ports)
+        # On a FIFO lane all of it by one message; elsewhere a fresh one soon counts anew.
+        longer = unready(message.receives) if ports.queue.fifo else timedelta()
+        outcome = defer_unleased(message, why_not, max(UNKNOWN_TYPE_WAIT, longer), ports)
     else:
         ports.mailbox.set_aside(message, "its body is no doorbell")
         ports.log.event("orphaned", level="error", job="", message_id=message.message_id, body=message.body[:200])
@@ -238,7 +254,9 @@ def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports:
         payload = _payload(job, ports.store)
         ending = _effect(payload, job, job_type, handle)
     except _PayloadUnavailable:
-        return settlement.defer(PAYLOAD_WAIT, "its stored payload could not be read") if settlement.claim() else None
+        if not settlement.claim():
+            return None
+        return settlement.defer(unready(message.receives), "its stored payload could not be read")
     except LeaseLost:
         if not settlement.claim():
             return None

@@ -13,7 +13,7 @@ from shared.domain.failures import classify, safe_text
 from shared.domain.job import MAX_CHECKPOINT_BYTES, RETENTION, Job, as_stored, due_key
 from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
-from shared.domain.retry import Die, Failure, FailureClass, Retry, WaitOut, judge
+from shared.domain.retry import Die, Failure, Retry, WaitOut, judge
 from shared.domain.run import StoredFile
 from shared.domain.states import (
     CANCEL_RUNNING,
@@ -28,10 +28,11 @@ from shared.domain.states import (
     State,
     Transition,
 )
-from shared.domain.waits import FIFO_RECEIVE_LIMIT, leaves_its_message
+from shared.domain.waits import leaves_its_message, shortest_defer
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.acquire import ONE_CALL
+from shared.operations.batch import come_back
 from shared.operations.endings import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
 from shared.operations.progress import RunHandle
@@ -188,18 +189,18 @@ class Settlement:
         failure: Failure | None,
         error: BaseException | None,
     ) -> Outcome:
-        now, fifo = self.ports.clock.now(), self.ports.queue.fifo
-        if fifo and self.message.receives > FIFO_RECEIVE_LIMIT:
-            return self._die(_too_many_receives(self.message, failure), now, error)
+        now, receives = self.ports.clock.now(), self.message.receives
+        if move is DEFER:
+            at = max(at, min(now + shortest_defer(receives, self.job.run), self.job.deadline_at))
         changes = changes | {"next_attempt_at": at}
-        later = leaves_its_message(at - now, self.message.receives, fifo, self.message.suspect)
+        later = leaves_its_message(at - now, receives, self.ports.queue.fifo, self.message.suspect)
         if later:
             changes |= {"due_key": due_key(self.job.job_id), "due_at": at}
             move = RETRY_LATER if move is RETRY else DEFER_LATER
         after = self._apply(move, changes)
         if not later:
             # A crash here: the message comes back with its lease, finds the wait, and is hidden for what is left of it.
-            self.ports.mailbox.hide([self.message], [max(at - self.ports.clock.now(), timedelta())])
+            come_back([self.message], [at - self.ports.clock.now()], self.ports)
         if failure is not None:
             record_run(self.job, after.state, failure, self.ports, error)
         retrying = move in (RETRY, RETRY_LATER)
@@ -284,9 +285,3 @@ class Settlement:
         )
         self.say(state, duration_ms=ran // timedelta(milliseconds=1), error=error, **more)
         return outcome
-
-
-def _too_many_receives(message: Message, failure: Failure | None) -> Failure:
-    last = "" if failure is None else f"; last: {failure.code}: {failure.message}"
-    why = f"received {message.receives} times, and SQS moves a message away soon{last}"
-    return Failure(FailureClass.TOO_MANY_RECEIVES, "too-many-receives", why[:200])

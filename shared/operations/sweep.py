@@ -2,7 +2,8 @@
 moved on meanwhile is left as it is; that lost race is normal and is counted.
 
 What a crash costs: after a repair's write, nothing, since it opens the outbox and the relay rings. Between parking a
-job and deleting the message that told of it, a message that the next look finds stale.
+job (or ringing it anew) and deleting the message that told of it, a message that the next look finds stale, or a spare
+doorbell.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ _NEXT: Mapping[Repair, Next] = {repair: following for following, repair in ENDIN
 
 
 def sweep_dead_letters(queue: Queue, ports: SweeperPorts, *, dry_run: bool = False) -> list[Repaired]:
-    """Look through one DLQ: park what SQS moved there, drop what is stale, leave what tells the truth.
+    """Look through one DLQ: park what SQS moved there, or ring it anew where the table may have been away; drop what is
+    stale, leave what tells the truth.
 
     Raises RingRefused when SQS does not answer. A job that cannot be read now is left for the next look.
     """
@@ -152,6 +154,9 @@ def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run:
     match fate(found, dispatch=message.dispatch, dead_letter_mark=message.dead_letter_mark, now=now):
         case Fate.PARK if found is not None:
             name, repair, done = "parked-by-sqs", Repair.PARK, not dry_run and _park(found, now, ports)
+        case Fate.RING if found is not None:
+            name, repair = "parked-by-sqs", _ring_of(found)
+            done = not dry_run and _made(found, *_move(found, repair, now), now, ports)
         case Fate.DROP:
             name, repair, done = "stale-dead-letter", Repair.DROP, not dry_run
         case _:
@@ -160,6 +165,10 @@ def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run:
         ports.dead_letters.delete(queue, [message])
     ports.log.event("swept", job=message.job_id, type=message.type, invariant=name, repair=repair, done=done)
     return Repaired(message.job_id, name, repair, done)
+
+
+def _ring_of(found: Job) -> Repair:
+    return Repair.RING_AGAIN if found.state is State.QUEUED else Repair.REDISPATCH
 
 
 def _park(found: Job, now: datetime, ports: SweeperPorts) -> bool:

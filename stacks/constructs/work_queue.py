@@ -9,7 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shared.queues import DEAD_LETTER_RETENTION, MAX_RECEIVE_COUNT, Queue
+from shared.queues import DEAD_LETTER_RETENTION, Queue
 from stacks.constructs.encryption import encrypt_queue
 from stacks.stage import Stage
 
@@ -42,7 +42,7 @@ class WorkQueue(Construct):
             queue_name=declared.physical_name(stage.prefix),
             retention_period=duration(declared.message_retention),
             visibility_timeout=duration(declared.visibility_timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=MAX_RECEIVE_COUNT),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=declared.max_receives),
             enforce_ssl=not stage.is_local,
             **_order(declared),
         )

@@ -152,10 +152,11 @@ class Cloud:
         """The queue loses what it holds."""
         self.queue.clear()
 
-    def move_to_dlq(self) -> None:
+    def move_to_dlq(self, these: Sequence[Standing] | None = None) -> None:
         """SQS moves what was received too often."""
-        self.dlq += [standing.message for standing in self.queue]
-        self.queue.clear()
+        moved = list(self.queue) if these is None else these
+        self.dlq += [standing.message for standing in moved]
+        self.queue = [standing for standing in self.queue if standing not in moved]
 
     def redrive_natively(self) -> None:
         """StartMessageMoveTask: new message ids, receives from zero, bodies kept."""
@@ -232,6 +233,9 @@ class Cloud:
         for standing in due:
             standing.message = replace(standing.message, receives=standing.message.receives + 1)
             standing.visible_at = self.clock.now() + self.lane.visibility_timeout
+        if used_up := [standing for standing in due if standing.message.receives > self.lane.max_receives]:
+            self.move_to_dlq(used_up)
+            return
         messages = [standing.message for standing in due]
 
         def invoke(process: Process) -> list[str]:

@@ -18,6 +18,7 @@ from shared.operations.relay import OutboxRecord
 from shared.operations.submit import JobRequest, submit, transact_items
 from shared.ports import Row
 from shared.queues import QUEUES
+from tests.builders import NOW
 from tests.world import Order
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Kind:
     loses      whether the stream loses this image's record
     store      the table as the worker reaches it
     done       what else must have happened before the history ends
+    within     how long it may take to its end, whatever is killed on the way
     """
 
     handler: Handler
@@ -49,6 +51,7 @@ class Kind:
     loses: Callable[[Cloud, Job], bool] = lambda cloud, job: False
     store: Callable[[Cloud], Any] = lambda cloud: cloud.store
     done: Callable[[Cloud], bool] = lambda cloud: True
+    within: timedelta | None = None
     time_left: Callable[[Cloud], Callable[[], timedelta]] = lambda cloud: lambda: timedelta(minutes=14)
     known: Callable[[Cloud], bool] = lambda cloud: True
     queue: str = LANE
@@ -208,6 +211,16 @@ def defers(cloud: Cloud, run: Any) -> Defer | None:
     return Defer(20 * SECOND) if cloud.first("short look") else None
 
 
+def says_not_now(cloud: Cloud, run: Any) -> Defer | None:
+    return Defer(timedelta()) if cloud.clock.now() < NOW + 10 * SECOND else None
+
+
+def head_waits_for_hours(cloud: Cloud, run: Any) -> None:
+    one_effect(cloud, run)
+    if run.job_id == cloud.accepted[0]:
+        raise TransientFailure("busy", retry_after=6 * 3600)
+
+
 def continues(cloud: Cloud, run: Any) -> Continue | None:
     page = (run.checkpoint or {"page": 0})["page"] + 1
     run.once(f"page {page}", cloud.provider.do(f"page {page}", run))
@@ -315,6 +328,12 @@ def operator_cancels(cloud: Cloud) -> None:
         cloud.until_answered(lambda p: _or_refused(lambda: cancel(job_id, *ASKED, cloud.operator_ports(p))))
 
 
+def operator_cancels_the_waiting_head(cloud: Cloud) -> None:
+    head = cloud.store.get(cloud.accepted[0])
+    if head is not None and head.state is State.RETRYING:
+        operator_cancels(cloud)
+
+
 def operator_replays(cloud: Cloud) -> None:
     """Once it is dead and its copy lies in the DLQ, which so becomes stale."""
     if cloud.dlq and "replayed" not in cloud.happened:
@@ -348,6 +367,18 @@ def lost_while_retrying(cloud: Cloud) -> None:
 def moved_unrun(cloud: Cloud) -> None:
     if cloud.queue and cloud.first("moved away"):
         cloud.move_to_dlq()
+
+
+def moved_after_days(cloud: Cloud) -> None:
+    """Nobody could read the record for so long."""
+    if cloud.queue and cloud.jobs[0].state is not State.RUNNING and cloud.first("moved away"):
+        cloud.clock.forward(timedelta(days=4))
+        cloud.move_to_dlq()
+
+
+def moved_after_days_of_waiting(cloud: Cloud) -> None:
+    if any(job.state is State.RETRYING for job in cloud.jobs):
+        moved_after_days(cloud)
 
 
 def redriven_natively(cloud: Cloud) -> None:
@@ -397,6 +428,24 @@ class AnswerLost:
         return after
 
 
+class Away:
+    """The table as workers reach it: it does not answer at first, or (`why`) nobody can read it."""
+
+    why: Exception = StoreUnavailable("no answer")
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def __getattr__(self, name: str) -> Any:
+        if self._cloud.clock.now() < NOW + AWAY:
+            raise self.why
+        return getattr(self._cloud.store, name)
+
+
+class Unreadable(Away):
+    why = ValueError("attribute 'state' is no State: 'archived'")
+
+
 def first_queued_image(cloud: Cloud, job: Job) -> bool:
     return job.state is State.QUEUED and cloud.first("record lost")
 
@@ -425,6 +474,8 @@ CANCELLED, DEAD = frozenset({State.CANCELLED}), frozenset({State.DEAD})
 STALLED, NEVER_RAN = frozenset({FailureClass.STALLED}), frozenset({FailureClass.NEVER_RAN})
 DETERMINISTIC = frozenset({FailureClass.DETERMINISTIC})
 COMPLETED_OR_DEAD = frozenset({State.COMPLETED, State.DEAD})
+AWAY = timedelta(minutes=40)
+LONG_LIVED = lambda cloud: post(cloud, request(max_age=timedelta(days=10)))  # noqa: E731
 PROMISED_LATER = lambda cloud: post(cloud, request(delay=timedelta(hours=1)))  # noqa: E731
 
 KINDS: Mapping[str, Kind] = {
@@ -483,14 +534,30 @@ KINDS: Mapping[str, Kind] = {
     "requeued suspect without room": Kind(handler=worker_dies_and_message_is_lost, time_left=no_time_for_suspects),
     "hung": Kind(handler=hangs, deadline=timedelta(milliseconds=20)),
     "two of one key": Kind(handler=first_of_key_retries, begin=two_of_one_key, queue=FIFO),
-    "received too often": Kind(
+    "type never known, on a FIFO lane": Kind(
         handler=works,
-        begin=lambda cloud: post(cloud, request(ordering_key="acme")),
+        begin=lambda cloud: post(cloud, request(max_age=timedelta(hours=2))),
         queue=FIFO,
-        receives=85,
+        receives=970,
         known=lambda cloud: False,
-        ends=DEAD,
-        dead_as=frozenset({FailureClass.TOO_MANY_RECEIVES}),
+        ends=frozenset({State.EXPIRED}),
+    ),
+    "not now, nearly at once": Kind(handler=says_not_now, receives=596),
+    "not now, nearly at once, on a FIFO lane": Kind(handler=says_not_now, queue=FIFO, receives=994),
+    "cancel of a waiting head": Kind(
+        handler=head_waits_for_hours,
+        begin=two_of_one_key,
+        queue=FIFO,
+        meanwhile=operator_cancels_the_waiting_head,
+        ends=frozenset({State.COMPLETED, State.CANCELLED}),
+        within=timedelta(minutes=30),
+    ),
+    "table away": Kind(handler=one_effect, store=Away, receives=597),
+    "table away, on a FIFO lane": Kind(handler=short_retry, store=Away, queue=FIFO, receives=994),
+    "record unreadable for hours": Kind(handler=one_effect, store=Unreadable, receives=590),
+    "moved to the DLQ after days": Kind(handler=works, meanwhile=moved_after_days, begin=LONG_LIVED),
+    "moved to the DLQ after days, retrying": Kind(
+        handler=short_retry, meanwhile=moved_after_days_of_waiting, begin=LONG_LIVED
     ),
     "no doorbell, and one of no job": Kind(
         handler=works,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Job
 from shared.domain.retry import FailureClass
 from shared.domain.states import TABLE, State
+from tests.builders import NOW
 from tests.chaos.cloud import Cloud
 
 MOVES = {(state, row.target or state) for row in TABLE for state in row.sources}
@@ -25,6 +26,8 @@ def check(cloud: Cloud) -> None:
         assert copies == true, f"the DLQ holds what is not true: {copies}"
         assert bool(true) == (job.state is State.DEAD), f"{len(true)} copies of a {job.state} job"
     assert not cloud.queue, "no message lives on for a final job"
+    took = cloud.clock.now() - NOW
+    assert cloud.kind.within is None or took <= cloud.kind.within, f"ended after {took}"
 
 
 def _ended_as_it_may(job: Job, cloud: Cloud) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from shared import ports
 from shared.domain import moves
 from shared.domain.outcome import Outcome
+from shared.domain.repair import Fate
 from shared.domain.states import EffectFree
+from shared.domain.waits import RECEIVE_LIMIT
 from shared.operations.settle import Settlement
 from tests.chaos.cloud import Cloud
 from tests.chaos.kinds import KINDS
-from tests.chaos.process import CALLERS, PORTS, ROOT, Strike
+from tests.chaos.process import CALLERS, HIDES_FOR_OTHERS, PORTS, ROOT, Strike
 from tests.chaos.promises import check
 
 KILLED_NOWHERE = {
@@ -100,17 +103,21 @@ def _call_sites() -> Iterator[tuple[str, int, range]]:
             never = {
                 id(node)
                 for function in ast.walk(tree)
-                if isinstance(function, ast.FunctionDef) and function.name in NEVER_CALLED
+                if isinstance(function, ast.FunctionDef) and function.name in {*NEVER_CALLED, HIDES_FOR_OTHERS}
                 for node in ast.walk(function)
             }
             for node in ast.walk(tree):
-                if id(node) in never:
+                if id(node) in never or not isinstance(node, ast.Call):
                     continue
-                if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                    continue
-                if node.func.attr in methods and _is_port(node.func.value):
+                if _calls_a_port(node.func, methods):
                     lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
                     yield str(path.relative_to(ROOT)), node.lineno, lines
+
+
+def _calls_a_port(called: ast.expr, methods: set[str]) -> bool:
+    if isinstance(called, ast.Name):
+        return called.id == HIDES_FOR_OTHERS
+    return isinstance(called, ast.Attribute) and called.attr in methods and _is_port(called.value)
 
 
 def _is_port(value: ast.expr) -> bool:
@@ -157,6 +164,49 @@ def test_a_crash_loop_that_goes_on_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("shared.operations.acquire.DEFAULT_STALL_LIMIT", 3)
     with pytest.raises(AssertionError):
         check(history("poison", Strike()))
+
+
+WAITS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "a message hidden no longer than a lease, however long the table is away": (
+        "table away",
+        {"run.unready": lambda receives: timedelta(seconds=33), "batch.hidden": lambda wait, *_: wait},
+    ),
+    "a record that cannot be read met again every half minute": (
+        "record unreadable for hours",
+        {"run.unready": lambda receives: timedelta(seconds=33)},
+    ),
+    "a wait of no time that never leaves its message, and ends at once": (
+        "not now, nearly at once",
+        {
+            "settle.leaves_its_message": lambda wait, receives, *_: receives > RECEIVE_LIMIT and wait > timedelta(),
+            "settle.shortest_defer": lambda *_: timedelta(),
+            "batch.hidden": lambda wait, *_: wait,
+        },
+    ),
+    "a FIFO message that comes back at once with few receives left": (
+        "not now, nearly at once, on a FIFO lane",
+        {"batch.hidden": lambda wait, *_: wait, "settle.shortest_defer": lambda *_: timedelta()},
+    ),
+    "a message hidden for the whole of a long wait": (
+        "cancel of a waiting head",
+        {"batch.hidden": lambda wait, *_: wait},
+    ),
+    "a job parked though the table may have been away": (
+        "moved to the DLQ after days",
+        {"sweep.fate": lambda found, **seen: Fate.PARK},
+    ),
+}
+"""The rules that waits replaced, with the kind of history that each breaks even where nothing dies."""
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_rule_of_waits_that_is_taken_back_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, instead = WAITS[name]
+    check(history(kind, Strike()))
+    for place, value in instead.items():
+        monkeypatch.setattr(f"shared.operations.{place}", value)
+    with pytest.raises(AssertionError):
+        check(history(kind, Strike()))
 
 
 def _without(holds: Callable[..., bool], kind: type) -> Callable[..., bool]:

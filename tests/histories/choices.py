@@ -10,8 +10,12 @@ from tests.histories.promises import OPERATOR
 from tests.histories.sqs import Standing
 from tests.histories.world import Action, World
 
-THROTTLED = (1, 2, 6, 25, 85)
-"""Receives without an invocation: some, past a DLQ after five, past waits.RECEIVE_LIMIT, past FIFO_RECEIVE_LIMIT."""
+THROTTLED = (1, 2, 6, 25, 85, 450, 700)
+"""Receives without an invocation: some, past a DLQ after five, past waits.RECEIVE_LIMIT, past what is `plenty` on a
+standard and on a FIFO lane.
+"""
+
+AWAY_HOURS = (1, 1, 8, 20, 76)
 
 FROZEN_SECONDS = (2, 15, 26, 28, 40, 90, 400)
 DAY_MS = 24 * 3600 * 1000
@@ -38,7 +42,7 @@ def is_fault(action: Action) -> bool:
     return (action[0] == "run" and len(action) > 2) or action[0] in _FAULTS
 
 
-_FAULTS = frozenset({"kill", "freeze", "record-lost", "record-again", "copy", "purge", "throttle"})
+_FAULTS = frozenset({"kill", "freeze", "record-lost", "record-again", "copy", "purge", "throttle", "away"})
 ACTS = frozenset({"cancel", "replay", "redrive"})
 
 
@@ -156,6 +160,8 @@ def _other_faults(world: World, dice: Dice) -> Iterator[Weighted]:
     if "record-lost" in kinds:
         for one in world.stream.pending:
             yield 0.4, ("record-lost", one.name)
+    if "away" in kinds and any(box.messages for box in world.sqs.work.values()):
+        yield 0.3, ("away", dice.pick(AWAY_HOURS))
     if "record-again" in kinds and world.stream.had:
         yield 0.4, ("record-again", dice.pick(world.stream.had).name)
     for box in world.sqs.work.values():

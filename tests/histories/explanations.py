@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from shared.domain.job import EFFECT_COMPLETED, Job
 from shared.domain.retry import FailureClass
 from shared.domain.states import State
-from shared.queues import QUEUES
 from tests.histories.lives import Life, record
 from tests.histories.promises import Promises
 
 A_DAY = 24 * 3600
+SOME_DAYS = timedelta(days=3)
 
 
 def explain(promises: Promises, job: Job, moved: bool, untroubled: bool) -> None:
@@ -43,19 +45,22 @@ def _explained(job: Job, life: Life, moved: bool) -> bool:
     return False
 
 
+def _may_have_been_away(job: Job, now: datetime) -> bool:
+    """Nobody knows what spent the receives of a message in days; what still may run is not stopped for it."""
+    return now - (job.queued_at or job.created_at) > SOME_DAYS and now < job.deadline_at
+
+
 def _death(job: Job, life: Life, moved: bool) -> bool:
     why = FailureClass(str(job.error_class))
     match why:
         case _ if why in life.kind.dies:
             return True
         case FailureClass.NEVER_RAN:
-            return moved
+            return moved and job.dead_at is not None and not _may_have_been_away(job, job.dead_at)
         case FailureClass.STALLED:
             return moved or life.troubled
         case FailureClass.TRANSIENT | FailureClass.UNKNOWN_OUTCOME:
             return life.troubled
         case FailureClass.MAX_AGE:
             return job.dead_at is not None
-        case FailureClass.TOO_MANY_RECEIVES:
-            return QUEUES[job.queue].fifo
     return False

@@ -91,6 +91,7 @@ def _throttle(world: World, name: str, times: int) -> bool:
     box = found[0]
     for _ in range(times):
         if name in box.messages:
+            box.messages[name].throttled += 1
             world.sqs.receive(box, [name], timedelta())
     return True
 

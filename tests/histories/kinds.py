@@ -21,6 +21,10 @@ DEFERRED_SECONDS = (20, 300, 20, 20)
 """More than there are attempts, so that one spent by a defer shows; one of them is a long wait."""
 
 
+MANY_LOOKS = 25
+"""More than the receives after which a wait on a standard lane makes a fresh message."""
+
+
 class Work(Payload):
     """What every job here is given."""
 
@@ -136,6 +140,20 @@ def _defers(stage: Stage, run: Any) -> Ending:
     return None
 
 
+def _restless(stage: Stage, run: Any) -> Ending:
+    if stage.times("looks") <= MANY_LOOKS:
+        return Defer(timedelta())
+    stage.effect("charge")
+    return None
+
+
+def _far(stage: Stage, run: Any) -> Ending:
+    if stage.times("tries") == 1:
+        raise TransientFailure("come back in six hours", retry_after=6 * 3600)
+    stage.effect("charge")
+    return None
+
+
 def _continues(stage: Stage, run: Any) -> Ending:
     place = int((run.checkpoint or {}).get("place", 0))
     stage.effect(f"part-{place}")
@@ -201,6 +219,8 @@ KINDS: Mapping[str, Kind] = {
     "broken": Kind(behave=_broken, ends=_DEAD, dies=frozenset({FailureClass.DETERMINISTIC})),
     "outage": Kind(behave=_outage, effects=_CHARGE),
     "defers": Kind(behave=_defers, effects=_CHARGE),
+    "restless": Kind(behave=_restless, effects=_CHARGE),
+    "far": Kind(behave=_far, effects=_CHARGE),
     "continues": Kind(behave=_continues, effects=("part-0", "part-1", "part-2")),
     "cancels": Kind(behave=_cancels, ends=_CANCELLED),
     "reports": Kind(behave=_reports, effects=_CHARGE, lease=timedelta(seconds=9), deadline=timedelta(seconds=20)),

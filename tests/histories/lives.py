@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -52,11 +53,12 @@ class Handling:
 
 @dataclass(eq=False)
 class Life:
-    """One record, from its submission to its TTL."""
+    """One record, from its submission to its TTL. `leases`: by the message that brought them."""
 
     kind: Kind
     runs: dict[int, Run] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    leases: Counter[str] = field(default_factory=Counter)
     called: list[tuple[str, int]] = field(default_factory=list)
     handlings: list[Handling] = field(default_factory=list)
     replayed_after: int = 0

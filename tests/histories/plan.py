@@ -13,8 +13,10 @@ STANDARD, FIFO = "emails.high", "webhooks.partner-a"
 LETTERS = "ABC"
 FAULTS = (
     "kill", "freeze", "lost", "unheard", "repeat", "some", "record-lost", "record-again", "copy", "purge", "throttle",
+    "away",
 )  # fmt: skip
 PAYLOAD_BEYOND_THE_RECORD = 500
+TEN_DAYS = 10 * 24 * 3600
 
 T = TypeVar("T")
 
@@ -89,7 +91,7 @@ class Plan:
     seed: int
     jobs: tuple[JobPlan, ...]
     workers: tuple[WorkerPlan, ...]
-    most_receives: int
+    most_receives: int | None
     old_receipts: bool
     skew_ms: int
     steps: int
@@ -109,7 +111,7 @@ class Plan:
 @dataclass(frozen=True)
 class Focus:
     """What histories are to be about, where it is not everything. `acts`: of operators, at least; `old`: how likely
-    some workers have an older code version; `days` may pass.
+    some workers have an older code version; `days` may pass; `age`: the jobs' longest, in seconds.
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
@@ -119,6 +121,7 @@ class Focus:
     old: float = 0.25
     days: bool = False
     skew_ms: int | None = None
+    age: int | None = None
 
 
 EVERYTHING = Focus()
@@ -130,6 +133,7 @@ THEMES = (
     Focus(faults=("lost", "unheard", "repeat")),
     Focus(faults=("freeze", "copy")),
     Focus(kinds=("plain", "one", "broken"), faults=("kill", "throttle", "copy"), acts=3, days=True),
+    Focus(kinds=("restless", "far", "flaky", "plain"), faults=("away", "throttle"), days=True, age=TEN_DAYS),
 )
 """What comes about too seldom where everything may happen."""
 
@@ -142,7 +146,7 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
     lanes = dice.weighted([(5.0, (STANDARD,)), (3.0, (FIFO,)), (2.0, (STANDARD, FIFO))])
     lanes = focus.lanes or lanes
     jobs = tuple(
-        _job(LETTERS[place], lanes, focus.kinds, dice) for place in range(dice.weighted([(4.0, 1), (4.0, 2), (2.0, 3)]))
+        _job(LETTERS[place], lanes, focus, dice) for place in range(dice.weighted([(4.0, 1), (4.0, 2), (2.0, 3)]))
     )
     used = list(dict.fromkeys(job.lane for job in jobs))
     old = dice.chance(focus.old)
@@ -155,7 +159,7 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
         seed=seed,
         jobs=jobs,
         workers=workers,
-        most_receives=100 if dice.chance(0.6) else 5,
+        most_receives=None if dice.chance(0.6) else 5,
         old_receipts=dice.chance(0.5),
         skew_ms=dice.pick((0, 0, 900, 990)) if focus.skew_ms is None else focus.skew_ms,
         steps=40 + dice.below(160),
@@ -168,15 +172,15 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
     )
 
 
-def _job(letter: str, lanes: Sequence[str], kinds: Sequence[str], dice: Dice) -> JobPlan:
+def _job(letter: str, lanes: Sequence[str], focus: Focus, dice: Dice) -> JobPlan:
     lane = dice.pick(lanes)
     return JobPlan(
         letter=letter,
-        kind=dice.pick(kinds),
+        kind=dice.pick(focus.kinds),
         lane=lane,
         key=f"key-{letter}" if dice.chance(0.5) else None,
         delay_seconds=dice.weighted([(7.0, 0), (1.0, 600), (1.0, 3600)]),
-        max_age_seconds=dice.weighted([(6.0, None), (1.0, 60), (1.0, 240), (1.0, 1200)]),
+        max_age_seconds=focus.age or dice.weighted([(6.0, None), (1.0, 60), (1.0, 240), (1.0, 1200)]),
         ordering_key="same" if lane == FIFO and dice.chance(0.6) else None,
         tenant="acme" if dice.chance(0.3) else None,
     )

@@ -15,11 +15,13 @@ from shared.domain import lease, outcome, repair, states
 from shared.domain.lease import Next
 from shared.domain.outcome import Outcome
 from shared.domain.repair import Fate
+from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
-from shared.operations import acquire, run, sweep
+from shared.domain.waits import leaves_its_message
+from shared.operations import acquire, batch, run, settle, sweep
 from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
-from tests.histories.plan import EVERYTHING, FIFO, STANDARD, Focus
+from tests.histories.plan import EVERYTHING, FIFO, STANDARD, TEN_DAYS, Focus
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,20 @@ def _group_goes_on(group: Any, batch: Any, ports: Any) -> None:
             batch.done.append(message)
         else:
             batch.kept.add(message.message_id)
+
+
+def _leaves_if_it_waits(wait: timedelta, receives: int, fifo: bool, suspect: bool = False) -> bool:
+    return leaves_its_message(wait, receives, fifo, suspect) and wait > timedelta()
+
+
+def _stops_at_eighty(real: Callable[..., Any]) -> Callable[..., Any]:
+    def wait(self: Any, move: Any, at: Any, changes: Any, failure: Any, error: Any) -> Any:
+        if failure is not None and self.message.receives > 80:
+            stopped = Failure(FailureClass.NEVER_RAN, "too-many-receives", failure.message)
+            return self._die(stopped, self.ports.clock.now(), error)
+        return real(self, move, at, changes, failure, error)
+
+    return wait
 
 
 def _but(guards: tuple[states.Guard, ...], *left_out: states.Guard) -> tuple[states.Guard, ...]:
@@ -223,6 +239,34 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"result"}),
         _instead(Settlement, "complete", _forgets_the_version(Settlement.complete)),
         Focus(kinds=("files",)),
+    ),
+    "an absent table hides a message no longer than a lease": Planted(
+        frozenset({"moved"}),
+        _instead(run, "unready", lambda receives: timedelta(seconds=33)),
+        Focus(kinds=("plain", "one"), faults=("away",)),
+    ),
+    "a wait of no time never leaves its message": Planted(
+        frozenset({"fresh"}),
+        _instead(settle, "leaves_its_message", _leaves_if_it_waits),
+        Focus(kinds=("restless",), lanes=(STANDARD,)),
+    ),
+    "a job that waited behind another has spent its receives": Planted(
+        frozenset({"prompt"}),
+        _instead(settle, "shortest_defer", lambda receives, runs: timedelta(seconds=receives - 1)),
+        Focus(kinds=("far", "restless"), lanes=(FIFO,), faults=("away",)),
+    ),
+    "a FIFO job stops once its message was received eighty times": Planted(
+        frozenset({"explained"}),
+        _instead(Settlement, "_wait", _stops_at_eighty(Settlement._wait)),
+        Focus(kinds=("far", "flaky"), lanes=(FIFO,), faults=("away",)),
+    ),
+    "a message is hidden for the whole of a long wait": Planted(
+        frozenset({"freed"}), _instead(batch, "hidden", lambda wait, *_: wait), Focus(kinds=("far",), lanes=(FIFO,))
+    ),
+    "a job is parked though the table may have been away": Planted(
+        frozenset({"explained"}),
+        _instead(repair, "_table_may_have_been_away", lambda found, now: False),
+        Focus(kinds=("plain", "one"), faults=("throttle",), days=True, age=TEN_DAYS),
     ),
     "a second submit overwrites the first": Planted(frozenset({"key", "ends"}), _row(S.SUBMIT, guards=())),
 }

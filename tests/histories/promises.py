@@ -5,12 +5,13 @@ here looks at a guard of the table: each promise is said anew, from what the his
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.doorbell import parse
 from shared.domain.job import Job
 from shared.domain.states import DEFAULT_STALL_LIMIT, FINAL, TABLE, Seen, State, Transition
+from shared.queues import QUEUES
 from tests.histories.kinds import KINDS
 from tests.histories.lives import Broken, Handling, Life, Run, record
 from tests.histories.sqs import Box, Standing
@@ -38,6 +39,12 @@ BY_MESSAGE_OR_VIEW = frozenset(
     }
 )  # fmt: skip
 """Moves made because of one doorbell, or of one state seen: none may land on a later one."""
+
+MANY = 100
+"""Receives that reached no worker, where a message may be moved for that."""
+
+MOST_LEASES = 21
+"""By one message of a standard lane."""
 
 EARLY = timedelta(seconds=2)
 """A job may start sooner than it was asked for by no more than clocks differ."""
@@ -143,7 +150,15 @@ class Promises:
         if move.name == "dead-letter (lapsed)":
             silent = life.silent > DEFAULT_STALL_LIMIT or old.attempts >= old.max_attempts
             self.hold("stalls", silent and life.vanished(min(life.silent, DEFAULT_STALL_LIMIT + 1)), told)
+        if move.name == "defer" and new.next_attempt_at is not None:
+            self._waits_as_asked(old, new, new.next_attempt_at, life, process)
         self._cancels(old, new, life, move, process, told)
+
+    def _waits_as_asked(self, old: Job, new: Job, at: datetime, life: Life, process: Process) -> None:
+        """What a message was received for otherwise does not lengthen what its job asked for: here, no time at all."""
+        longest = timedelta(seconds=old.run) + EARLY
+        prompt = life.kind is not KINDS["restless"] or at - process.now() <= longest
+        self.hold("prompt", prompt, lambda: f"{old.job_id} waits until {at} after {old.run} runs")
 
     def _cancels(
         self, old: Job, new: Job, life: Life, move: Transition, process: Process, told: Callable[[], str]
@@ -170,6 +185,9 @@ class Promises:
         self.hold("early", not early, lambda: f"{told()} before {may_start_at}, at {process.world.now}")
         self.hold("stalls", life.silent <= DEFAULT_STALL_LIMIT, told)
         self.hold("dispatch", bool(self._doorbells(old, process)), lambda: f"{told()}, though it holds {process.about}")
+        life.leases.update(self._doorbells(old, process))
+        fresh = QUEUES[old.queue].fifo or max(life.leases.values()) <= MOST_LEASES
+        self.hold("fresh", fresh, lambda: f"one message brought more than {MOST_LEASES} leases: {life.leases}")
         ahead = self._ahead(old, process)
         self.hold("order", not ahead, lambda: f"{told()}, before {ahead}")
         life.runs[new.run] = Run(new.run, process, new.stalls > 0)
@@ -225,6 +243,16 @@ class Promises:
 
     # ---- messages ---------------------------------------------------------------------------------------------------
 
+    def hiding(self, box: Box, one: Standing, wait: timedelta) -> None:
+        """Whoever cancels a job, or sends it round again, frees its key before long."""
+        few_left = one.receives > box.queue.max_receives / 2
+        longest = timedelta(hours=1) if few_left else timedelta(minutes=15)
+        self.hold("freed", wait <= longest, lambda: f"{one.name} is hidden for {wait}")
+
+    def moving(self, one: Standing) -> None:
+        """SQS moves only what it showed to nobody: no wait of a job, and no absence of the table, spends so much."""
+        self.hold("moved", one.throttled >= MANY, lambda: f"{one.name} is moved after {one.receives} receives")
+
     def deleting(self, dead_letters: bool, box: Box, one: Standing) -> None:
         """The one rule for messages; and a DLQ keeps what tells the truth."""
         bell = parse(one.body)
@@ -232,7 +260,8 @@ class Promises:
         if bell is None or job is None:
             self.hold("dlq", not dead_letters, lambda: f"an orphan's copy {one.name} was deleted")
             return
-        spare = bell.dispatch < job.dispatch or job.state in FINAL
+        rung_anew = dead_letters and not bell.dead_letter and job.rung_at is not None
+        spare = bell.dispatch < job.dispatch or job.state in FINAL or rung_anew
         self.hold("acknowledge", spare, lambda: f"{one.name} deleted while its job is {record(job)}")
         told = job.state is State.DEAD and bell.dispatch == job.dispatch and bell.dead_letter
         self.hold("dlq", not (dead_letters and told), lambda: f"{one.name}, the copy of a dead job, was deleted")

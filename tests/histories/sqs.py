@@ -21,7 +21,9 @@ DEDUPLICATION = timedelta(minutes=5)
 
 @dataclass(eq=False)
 class Standing:
-    """A message in a queue. `name` tells it apart for people: its job, its dispatch, * where marked, ' per copy."""
+    """A message in a queue. `name` tells it apart for people: its job, its dispatch, * where marked, ' per copy;
+    `throttled`: receives that reached no worker.
+    """
 
     name: str
     message_id: str
@@ -31,6 +33,7 @@ class Standing:
     sent_at: datetime
     visible_at: datetime
     receives: int = 0
+    throttled: int = 0
     receipt: str = ""
 
 
@@ -59,12 +62,13 @@ class Box:
 
 
 class Sqs:
-    """Every queue and DLQ. `tell` hears of each event; `old_receipts`: whether SQS still takes those of earlier
-    receives, which it may do on a standard queue.
+    """Every queue and DLQ. `tell` hears of each event; `most_receives`: before it moves a message, None for what the
+    lane declares; `old_receipts`: whether SQS still takes those of earlier receives, which it may do on a standard
+    queue.
     """
 
     def __init__(
-        self, queues: Iterable[Queue], most_receives: int, old_receipts: bool, now: Callable[[], datetime]
+        self, queues: Iterable[Queue], most_receives: int | None, old_receipts: bool, now: Callable[[], datetime]
     ) -> None:
         self.most_receives, self._old_receipts, self._now = most_receives, old_receipts, now
         self.work = {queue.name: Box(queue, queue.message_retention) for queue in queues}
@@ -76,6 +80,8 @@ class Sqs:
         self._named: set[str] = set()
         self.tell: Callable[[str], None] = lambda text: None
         self.deleting: Callable[[Box, Standing], None] = lambda box, one: None
+        self.hiding: Callable[[Box, Standing, timedelta], None] = lambda box, one, wait: None
+        self.moving: Callable[[Box, Standing], None] = lambda box, one: None
         self.moved: set[tuple[str, int]] = set()
         self.rung: set[tuple[str, int]] = set()
 
@@ -114,7 +120,7 @@ class Sqs:
         got = []
         for one in [visible[name] for name in wanted if name in visible]:
             one.receives += 1
-            if box is self.work[box.queue.name] and one.receives > self.most_receives:
+            if box is self.work[box.queue.name] and one.receives > (self.most_receives or box.queue.max_receives):
                 self._move_away(box, one)
                 continue
             self.sent += 1
@@ -124,6 +130,7 @@ class Sqs:
 
     def _move_away(self, box: Box, one: Standing) -> None:
         now, queue = self._now(), box.queue.name
+        self.moving(box, one)
         del box.messages[one.name]
         self.tell(f"SQS moves {one.name} to the DLQ after {one.receives - 1} receives")
         bell = parse(one.body)
@@ -140,7 +147,7 @@ class Sqs:
         """A second copy of a message, visible now: a standard queue delivers at least once."""
         one = box.messages[name]
         twin = self._store(box, one.body, one.group, one.sent_at, self._now())
-        twin.message_id, twin.receives = one.message_id, one.receives
+        twin.message_id, twin.receives, twin.throttled = one.message_id, one.receives, one.throttled
 
     def delete(self, box: Box, receipt: str) -> bool:
         """As DeleteMessage."""
@@ -157,6 +164,7 @@ class Sqs:
         one = self.of_receipt(box, receipt)
         if one is None:
             return False
+        self.hiding(box, one, wait)
         one.visible_at = self._now() + wait
         return True
 

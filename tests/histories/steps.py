@@ -46,6 +46,38 @@ def _work(world: World, name: str, *messages: str) -> bool:
     return world.begin(name, lambda process: acting.work(world, process, plan, got), [one.name for one in got])
 
 
+def work_on_all(world: World) -> None:
+    """Each worker gets what is visible on its lane."""
+    for worker in world.plan.workers:
+        box = world.sqs.work[worker.lane]
+        visible: dict[str, str] = {}
+        for one in box.visible(world.now):
+            visible.setdefault(one.message_id, one.name)
+        if visible:
+            _work(world, worker.name, *list(visible.values())[: box.queue.batch_size])
+
+
+def ring_all(world: World) -> None:
+    """The relay gets all that the stream has."""
+    for shard in sorted({one.shard for one in world.stream.pending}):
+        while world.stream.of(shard):
+            if not (_relay(world, f"relay{shard}", 3) or _relay(world, f"relay{shard}-again", 3)):
+                break
+
+
+def _away(world: World, hours: int) -> bool:
+    """The table answers nobody for so long; who meets it then is not stopped at each call."""
+    until = world.now + timedelta(hours=hours)
+    world.stepwise, world.away = False, True
+    while world.now < until and world.promises.broken is None:
+        world.settle()
+        ring_all(world)
+        work_on_all(world)
+        world.forward(min([*world.next_times(), until]) - world.now)
+    world.stepwise, world.away = True, False
+    return True
+
+
 def _relay(world: World, name: str, count: int) -> bool:
     shard = int(name[5])
     records = world.stream.of(shard)[:count]
@@ -102,5 +134,6 @@ VERBS: Mapping[str, Callable[..., bool]] = {
     "replay": _replay,
     "clock": _clock,
     "until-next": _until_next,
+    "away": _away,
     **faults.VERBS,
 }

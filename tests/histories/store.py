@@ -95,4 +95,7 @@ class Store:
         return self._store.runs(job_id)
 
     def _call(self, label: str, act: Callable[[], Any]) -> Any:
+        if self._process.world.away:
+            self._process.struck.append("away")
+            raise _unavailable()
         return self._process.call(label, act, _unavailable)

@@ -24,10 +24,11 @@ class Killed(BaseException):
 
 
 class Timed(Protocol):
-    """Who tells the true time, and whether threads still stop at every call."""
+    """Who tells the true time, whether threads still stop at every call, and whether the table is away."""
 
     now: datetime
     stepwise: bool
+    away: bool
 
     def add_thread(self, thread: Thread) -> None: ...
 

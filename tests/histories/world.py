@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.now, self.stepwise, self.deployed = START, True, False
+        self.now, self.stepwise, self.deployed, self.away = START, True, False, False
         self.promises = Promises(
             get=lambda job_id: self.store.peek(job_id),
             doorbells=self._doorbells,
@@ -43,6 +43,7 @@ class World:
         self.sqs = Sqs(lanes, plan.most_receives, plan.old_receipts, lambda: self.now)
         self.sqs.names, self.sqs.tell = self.name_of, self.tell
         self.sqs.deleting = lambda box, one: self.promises.deleting(self._is_dlq(box), box, one)
+        self.sqs.hiding, self.sqs.moving = self.promises.hiding, self._moving
         self.stream = Stream()
         self.threads: dict[str, Thread] = {}
         self.processes: dict[str, Process] = {}
@@ -116,6 +117,10 @@ class World:
         while name in taken:
             name += "'"
         self.stream.add(Pending(name, shard, job, written_at, self.writes if sequence is None else sequence))
+
+    def _moving(self, box: Box, one: Standing) -> None:
+        if self.plan.most_receives is None:
+            self.promises.moving(one)
 
     def _is_dlq(self, box: Box) -> bool:
         return box is self.sqs.dead[box.queue.name]

@@ -23,17 +23,17 @@ def test_a_dead_letter_queue_is_of_its_queues_kind_and_outlives_it_by_far(every_
         dead_letters = queues[lane.dead_letter_name(_prefix(every_stage))]
         assert dead_letters.get("FifoQueue") == queue.get("FifoQueue") == (True if lane.fifo else None), lane.name
         # A FIFO DLQ sets the clock anew, and a FIFO job spends all its waits on one message.
-        kept = 14 * DAY if lane.fifo else 4 * DAY
+        kept = 14 * DAY if lane.fifo else 7 * DAY
         assert (queue["MessageRetentionPeriod"], dead_letters["MessageRetentionPeriod"]) == (kept, 14 * DAY)
 
 
-def test_sqs_gives_up_on_a_message_only_when_its_worker_cannot_start_at_all(every_stage) -> None:
+def test_sqs_gives_up_on_a_message_only_when_no_worker_can_start_or_read_its_record(every_stage) -> None:
     ids = {r["Properties"]["QueueName"]: id for id, r in every_stage.of(QUEUE).items()}
     for lane, queue, _, _ in _lanes(every_stage):
         target = ids[lane.dead_letter_name(_prefix(every_stage))]
         assert queue["RedrivePolicy"] == {
             "deadLetterTargetArn": {"Fn::GetAtt": [target, "Arn"]},
-            "maxReceiveCount": 100,
+            "maxReceiveCount": 1000 if lane.fifo else 600,
         }
 
 

@@ -27,6 +27,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "gate, crash, second delivery": {"budget": Budget(gate=1, crash=1, twice=1)},
     "gate, loss, crash": {"budget": Budget(gate=1, loss=1, crash=1)},
     "throttle x3, crash": {"budget": Budget(throttle=3, crash=1)},
+    "throttle x3, moved after days, crash": {"budget": Budget(throttle=3, away=1, crash=1)},
+    "throttle x3, moved after days, misbehaves, cancel": {"budget": Budget(throttle=3, away=1, misbehave=1, cancel=1)},
     "throttle x3, redrive, replay": {"budget": Budget(throttle=3, redrive=1, replay=1)},
     "throttle x3, crash, misbehaves, replay": {"budget": Budget(throttle=3, crash=1, misbehave=1, replay=1)},
     "replay x2, redrive, misbehaves x2": {"budget": Budget(replay=2, redrive=1, misbehave=2)},

@@ -161,10 +161,10 @@ class Records:
             self._repairs[key] = None if found is None else found.repair
         return self._repairs[key]
 
-    def fate(self, found: Record | None, dispatch: int, dead_letter_mark: bool) -> Fate:
-        """What a sweeper does with a message in the DLQ."""
-        key = found, dispatch, dead_letter_mark
+    def fate(self, found: Record | None, dispatch: int, dead_letter_mark: bool, away: bool = False) -> Fate:
+        """What a sweeper does with a message in the DLQ. `away`: rung so long ago that the table may have been away."""
+        key = found, dispatch, dead_letter_mark, away
         if key not in self._fates:
-            job = None if found is None else found.job
+            job = None if found is None else replace(found.job, queued_at=PAST if away else NOW)
             self._fates[key] = fate(job, dispatch=dispatch, dead_letter_mark=dead_letter_mark, now=NOW)
         return self._fates[key]

@@ -27,6 +27,8 @@ MOVES: Mapping[Repair, str] = {
     Repair.PROMOTE: "promote",
 }
 PARKS = ("park", "park (lapsed)")
+ANEW = " anew"
+"""Rung because of a message in the DLQ, which goes with the same step."""
 DROP = "drop"
 
 
@@ -52,6 +54,10 @@ def _reads(world: World, place: int, model: JobModel) -> Iterator[Step]:
         if plan is not None:
             label = f"sweeper: sees {copy} in the DLQ, will {plan.act}"
             yield model.step(label, world._replace(sweepers=with_plan(world.sweepers, place, plan)))
+        if world.budget.away and (plan := _fate_after_days(copy, record, model)) is not None:
+            seen = world._replace(budget=spent(world.budget, "away"))
+            label = f"sweeper: sees {copy} in the DLQ, of days ago, will {plan.act}"
+            yield model.step(label, seen._replace(sweepers=with_plan(seen.sweepers, place, plan)), fair=False)
 
 
 def _sees_broken(world: World, place: int, record: Record, model: JobModel) -> Iterator[Step]:
@@ -100,6 +106,14 @@ def _fate(copy: Copy, record: Record | None, model: JobModel) -> Plan | None:
     return drop if fate is Fate.DROP else None
 
 
+def _fate_after_days(copy: Copy, record: Record | None, model: JobModel) -> Plan | None:
+    """Where the table may have been away, the job is rung anew."""
+    if record is None or model.records.fate(record, copy.dispatch, copy.marked, away=True) is not Fate.RING:
+        return None
+    act = "ring again" if record.state is State.QUEUED else "redispatch"
+    return seen_by(act + ANEW, record, copy.dispatch)
+
+
 def _drops(world: World, place: int, plan: Plan, model: JobModel) -> Step:
     idle = world._replace(sweepers=with_plan(world.sweepers, place, NO_PLAN))
     copy = Copy(plan.dispatch, plan.marked, plan.suspect)
@@ -116,13 +130,17 @@ def _writes(world: World, place: int, plan: Plan, model: JobModel) -> Step:
     dispatch = plan.dispatch
     if plan.act in PARKS and not model.on("park_current") and before is not None:
         dispatch = before.dispatch
+    act = plan.act.removesuffix(ANEW)
     record = model.records.apply(
-        before, plan.act, dispatch=dispatch, run=plan.run, attempts=plan.attempts,
+        before, act, dispatch=dispatch, run=plan.run, attempts=plan.attempts,
         lease=plan.lease, outbox=plan.outbox, marked=plan.marked,
     )  # fmt: skip
     if record is None or before is None:
         return model.step(f"sweeper: {plan.act} is refused", idle)
     after = model.written(idle, record)
+    if act != plan.act:
+        kept = [copy for copy in after.dead_letters if copy.marked or copy.dispatch != plan.dispatch]
+        after = after._replace(dead_letters=tuple(kept))
     if plan.act == "requeue":
         after = after._replace(ghost=world.ghost._replace(in_row=world.ghost.in_row + 1))
     broken = _broken_park(before, plan, world) if plan.act in PARKS else _broken_write(before, plan, world, model)
@@ -132,7 +150,7 @@ def _writes(world: World, place: int, plan: Plan, model: JobModel) -> Step:
 def _broken_write(before: Record, plan: Plan, world: World, model: JobModel) -> str | None:
     if plan.act == "promote" and before.waiting:
         return "(k) a job is promoted before its time"
-    if plan.act == "redispatch" and before.waiting:
+    if plan.act.removesuffix(ANEW) == "redispatch" and before.waiting:
         return "(k) a retry is sent before its time"
     return broken_end(world, plan.act.upper().replace("-", "_"), plan.dispatch, model)
 

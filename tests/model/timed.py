@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -11,11 +12,11 @@ from shared.domain.lease import REDELIVERY_MARGIN, lapsed
 from shared.domain.moves import after, allowed
 from shared.domain.repair import PATIENCE, Repair, broken
 from shared.domain.states import CLOCK_MARGIN, DEFAULT_STALL_LIMIT, RING_AGAIN, Seen, State, Transition
-from shared.domain.waits import RECEIVE_LIMIT, leaves_its_message
-from shared.queues import MAX_RECEIVE_COUNT, MESSAGE_RETENTION, Queue
+from shared.domain.waits import OUTAGE, RECEIVE_LIMIT, hidden, leaves_its_message, shortest_defer, unready
+from shared.queues import MAX_RECEIVES, MESSAGE_RETENTION, QUEUES, Queue
 from tests.builders import NOW, a_job, a_running_job
 
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 LEASE = timedelta(seconds=30)
 RING_ANEW = replace(RING_AGAIN, adds=(("dispatch", 1),))
 """The repair as it was first designed: a new doorbell, which makes the one in the slow stream stale."""
@@ -104,7 +105,7 @@ def renewed(duration: timedelta, extends: bool = True) -> Told:
     return Told(receives == 1, f"finishes after {receives} receive(s)")
 
 
-def denied(times: int, wait: timedelta, limit: int = RECEIVE_LIMIT, most: int = MAX_RECEIVE_COUNT) -> Told:
+def denied(times: int, wait: timedelta, limit: int = RECEIVE_LIMIT, most: int = MAX_RECEIVES) -> Told:
     """A job deferred so many times in a row. limit: receives after which a wait makes a fresh message."""
     receives = 0
     for n in range(times + 1):
@@ -114,6 +115,48 @@ def denied(times: int, wait: timedelta, limit: int = RECEIVE_LIMIT, most: int = 
         if leaves_its_message(wait, receives + (RECEIVE_LIMIT - limit), fifo=False):
             receives = 0
     return Told(True, f"runs after {times} waits")
+
+
+def table_away(lane: Queue, unanswered: Callable[[int], timedelta] = unready) -> Told:
+    """Three days, from a message's first receive on. unanswered: how long it is hidden after so many receives."""
+    receives, away = 0, timedelta()
+    while away < OUTAGE:
+        receives += 1
+        if receives > lane.max_receives:
+            return Told(False, f"moved to the DLQ after {away / HOUR:.1f} h")
+        away += unanswered(receives)
+    return Told(True, f"{receives} receives")
+
+
+def not_now(lane: Queue, floor: Callable[[int, int], timedelta] = shortest_defer, last_hour: bool = True) -> Told:
+    """A FIFO job that says "not now", for no time at all, as long as SQS keeps its message. floor: of its waits;
+    last_hour: with few receives left each hide lasts an hour.
+    """
+    receives, at = 0, timedelta()
+    while at < lane.message_retention:
+        receives += 1
+        if receives > lane.max_receives:
+            return Told(False, f"moved to the DLQ after {at / HOUR:.1f} h")
+        wait = floor(receives, receives)
+        at += hidden(wait, receives, lane.max_receives, lane.message_retention) if last_hour else wait
+    return Told(True, f"{receives} receives")
+
+
+def cancelled(after: timedelta, wait: timedelta, bounded: bool = True) -> Told:
+    """The head of a FIFO key is cancelled while it waits. bounded: its hides are."""
+    at, receives, lane = timedelta(), 1, QUEUES["webhooks.partner-a"]
+    while at <= after:
+        left = wait - at
+        at += hidden(left, receives, lane.max_receives, lane.message_retention) if bounded else left
+        receives += 1
+    return Told(at - after <= 15 * MINUTE, f"its key is free {(at - after) / MINUTE:.0f} min later")
+
+
+def behind_a_wait(wait: timedelta, runs: int = 1) -> Told:
+    """A FIFO job that was received with its waiting head, all along, says "not now" for the first time."""
+    receives = math.ceil(wait / (15 * MINUTE)) + 1
+    floor = shortest_defer(receives, runs)
+    return Told(floor == timedelta(), f"waits {floor / SECOND:.0f} s longer than it asked for")
 
 
 def batch(queue: Queue, messages: int | None = None) -> Told:
@@ -174,7 +217,31 @@ RUNS: Mapping[str, tuple[Callable[[], Told], Callable[[], Told]]] = {
     ),
     "denied 150 times for 2 s": (
         lambda: denied(150, 2 * SECOND),
-        lambda: denied(150, 2 * SECOND, limit=MAX_RECEIVE_COUNT + 1),
+        lambda: denied(150, 2 * SECOND, limit=MAX_RECEIVES + 1, most=100),
+    ),
+    "denied 150 times for no time": (
+        lambda: denied(150, timedelta(), most=100),
+        lambda: denied(150, timedelta(), limit=MAX_RECEIVES + 1, most=100),
+    ),
+    "three days without the table": (
+        lambda: table_away(QUEUES["emails.high"]),
+        lambda: table_away(QUEUES["emails.high"], lambda receives: LEASE + REDELIVERY_MARGIN),
+    ),
+    "three days without the table, on a FIFO lane": (
+        lambda: table_away(QUEUES["webhooks.partner-a"]),
+        lambda: table_away(QUEUES["webhooks.partner-a"], lambda receives: LEASE + REDELIVERY_MARGIN),
+    ),
+    "not now, for fourteen days, on a FIFO lane": (
+        lambda: not_now(QUEUES["webhooks.partner-a"]),
+        lambda: not_now(QUEUES["webhooks.partner-a"], lambda *_: timedelta(), last_hour=False),
+    ),
+    "a FIFO head is cancelled in a wait of six hours": (
+        lambda: cancelled(MINUTE, 6 * HOUR),
+        lambda: cancelled(MINUTE, 6 * HOUR, bounded=False),
+    ),
+    "a day behind a waiting head": (
+        lambda: behind_a_wait(24 * HOUR),
+        lambda: behind_a_wait(24 * HOUR, runs=1000),
     ),
     "a full batch": (lambda: batch(STANDARD), lambda: batch(STANDARD, messages=10)),
     "a clock 3 s ahead": (

@@ -92,6 +92,7 @@ class Plan(NamedTuple):
 class Budget(NamedTuple):
     """How many faults and interventions of each kind may still come."""
 
+    away: int = 0  # a message is moved to the DLQ so late that the table may have been away
     crash: int = 0  # of a worker or the relay
     loss: int = 0  # of a stream record
     misbehave: int = 0  # of a handler: fails, defers, continues

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared.domain.retry import DEFAULT_POLICY
 from shared.errors import DeclarationError
-from shared.queues import LAMBDA_LIMIT, MAX_RECEIVE_COUNT, QUEUES, Queue, declare
+from shared.queues import LAMBDA_LIMIT, MAX_RECEIVES, QUEUES, Queue, declare
 
 
 def a_queue(**fields: Any) -> Queue:
@@ -74,7 +74,7 @@ def check(queue: Queue) -> None:
 @pytest.mark.parametrize("queue", QUEUES.values(), ids=lambda q: q.name)
 def test_every_declared_queue_has_room_for_a_full_batch_and_hides_messages_long_enough(queue: Queue) -> None:
     check(queue)
-    assert 5 * DEFAULT_POLICY.max_attempts < MAX_RECEIVE_COUNT
+    assert 5 * DEFAULT_POLICY.max_attempts < MAX_RECEIVES
     assert queue.physical_name("holdfast-dev").endswith(".fifo") == queue.fifo
     assert "." not in queue.physical_name("holdfast-dev").removesuffix(".fifo")
 

@@ -26,7 +26,7 @@ from shared.operations.redrive import OperatorPorts, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters
-from shared.queues import MAX_RECEIVE_COUNT, QUEUES, Queue
+from shared.queues import QUEUES, Queue
 from tests.aws import create_jobs_table
 from tests.builders import NOW, RecordedLog, TestClock, a_job
 from tests.world import Handler, OneType, Order, World
@@ -144,7 +144,7 @@ def test_no_policy_that_can_be_declared_lets_sqs_move_a_message_first_on_any_lan
     delays = (timedelta(), *(timedelta(seconds=seconds) for seconds in waits))
     policy = RetryPolicy(delays, environmental=(timedelta(seconds=1), timedelta(minutes=1)), spread=timedelta())
     world = World(handler=ENDINGS[fails], policy=policy, queue=lane)
-    assert most_receives(world, policy.max_attempts) < MAX_RECEIVE_COUNT
+    assert most_receives(world, policy.max_attempts) < QUEUES[lane].max_receives
 
 
 @dataclass
@@ -183,4 +183,4 @@ def test_types_of_two_and_of_eight_attempts_in_one_batch_each_get_all_of_theirs(
 def test_every_job_type_of_the_catalogue_is_tried_less_often_than_sqs_delivers() -> None:
     """SCENARIOS 10."""
     for name, job_type in Catalogue().all().items():
-        assert job_type.policy.max_attempts < MAX_RECEIVE_COUNT, name
+        assert job_type.policy.max_attempts < job_type.queue.max_receives, name

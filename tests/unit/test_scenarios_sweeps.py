@@ -19,7 +19,7 @@ from shared.domain.states import State
 from shared.operations.redrive import OperatorPorts, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.sweep import Repaired, SweeperPorts, sweep_dead_letters, sweep_job
-from shared.queues import MAX_RECEIVE_COUNT, QUEUES
+from shared.queues import QUEUES
 from tests.builders import (
     NOW,
     MemoryDeadLetters,
@@ -130,7 +130,7 @@ def test_a_job_that_was_never_run_is_parked_by_the_sweeper_replayed_by_an_operat
     sweeper, doorbell = Sweeper(), MemoryDoorbell()
     world = World(handler=lambda payload, run: ran.append(run.job_id), store=sweeper.store, clock=sweeper.clock)
     (job,) = sweeper.submitted(a_job(**UNRUN))
-    sweeper.dlq.standing = [a_message(job, receives=MAX_RECEIVE_COUNT + 1)]
+    sweeper.dlq.standing = [a_message(job, receives=LANE.max_receives + 1)]
     assert sweeper.tick([]) == [Repaired(job.job_id, "parked-by-sqs", "park", True)]
     parked = world.found(a_message(job))
     assert (parked.state, parked.attempts, parked.error_class) == (State.DEAD, 0, FailureClass.NEVER_RAN)

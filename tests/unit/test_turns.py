@@ -12,7 +12,7 @@ import pytest
 
 from shared.domain.outcome import Outcome
 from shared.domain.states import RECLAIM, Seen, State
-from shared.domain.waits import FIFO_RECEIVE_LIMIT, RECEIVE_LIMIT
+from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import StoreUnavailable, TransientFailure
 from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import Batch, deliver, run_batch
@@ -140,16 +140,20 @@ def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_other
     suspect.ended.set()
 
 
-def test_a_suspect_on_a_fifo_lane_near_the_hundredth_receive_stops_for_a_human_by_our_hand() -> None:
+def test_a_suspect_without_room_on_a_fifo_lane_keeps_its_place_and_tries_less_often_the_longer_that_goes_on() -> None:
     world = World(queue="webhooks.partner-a")
     fields = {"queue": "webhooks.partner-a", "stalls": 1, "dispatch": 2}
-    suspect = replace(world.submitted(a_job(**fields)), group="k", suspect=True, receives=FIFO_RECEIVE_LIMIT + 1)
-    batch = Batch(Watch(world.clock))
-    assert batch.turns.beside()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared.operations.batch.Place.alone", lambda place: timedelta())
-        assert deliver(suspect, batch, world.ports) is Outcome.DEAD
-    assert world.found(suspect).error_code == "too-many-receives"
+    suspect = replace(world.submitted(a_job(**fields)), group="k", suspect=True)
+    waits = []
+    for receives in (RECEIVE_LIMIT, RECEIVE_LIMIT + 10, 500):
+        batch = Batch(Watch(world.clock))
+        assert batch.turns.beside()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shared.operations.batch.Place.alone", lambda place: timedelta())
+            assert deliver(replace(suspect, receives=receives), batch, world.ports) is Outcome.RELEASED
+        waits.append(world.mailbox.hidden[suspect.message_id])
+    assert waits == [timedelta(), 10 * SECOND, 60 * SECOND]
+    assert world.found(suspect).state is State.QUEUED
 
 
 def test_the_others_of_a_batch_go_to_other_processes_when_a_doorbell_names_a_suspect() -> None:

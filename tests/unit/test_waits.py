@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,13 @@ from shared.domain.retry import RetryPolicy
 from shared.domain.run import Defer
 from shared.domain.states import CANCEL, State
 from shared.errors import EnvironmentalFailure, PromotionFailed, TransientFailure
+from shared.operations.redrive import OperatorPorts, cancel, replay
 from shared.operations.submit import MAX_AGE
 from shared.queues import QUEUES
 from tests.builders import NOW, a_job, a_message
+from tests.lane import Lane
 from tests.moves import changes_for, seen_for
-from tests.world import SECOND, World, raising, refuse_to_run
+from tests.world import SECOND, Order, World, raising, refuse_to_run
 
 MINUTE = timedelta(minutes=1)
 
@@ -52,7 +55,15 @@ def test_on_a_fifo_lane_every_wait_keeps_its_place_on_the_message() -> None:
     world = waiting(3600, queue="webhooks.partner-a")
     message = world.submitted(a_job(queue="webhooks.partner-a"))
     assert world.deliver(message) is Outcome.RETRYING
-    assert world.mailbox.hidden[message.message_id] == timedelta(hours=1)
+    assert world.found(message).next_attempt_at == NOW + timedelta(hours=1)
+    hidden = []
+    for receives in range(2, 6):
+        hidden.append(world.mailbox.hidden[message.message_id])
+        world.clock.forward(hidden[-1])
+        assert world.deliver(replace(message, receives=receives)) is (
+            Outcome.WAITING if receives < 5 else Outcome.RETRYING
+        )
+    assert hidden == [15 * MINUTE] * 4, "a quarter of an hour at a time, to meet what happens to the job meanwhile"
 
 
 def test_past_20_receives_a_wait_on_a_standard_lane_makes_a_fresh_message() -> None:
@@ -63,20 +74,132 @@ def test_past_20_receives_a_wait_on_a_standard_lane_makes_a_fresh_message() -> N
     assert fresh.dispatch == 3
 
 
-def test_past_80_receives_a_fifo_job_stops_for_a_human_instead_of_being_moved_away() -> None:
-    world = waiting(5, queue="webhooks.partner-a")
-    message = replace(world.submitted(a_job(queue="webhooks.partner-a")), receives=81)
-    assert world.deliver(message) is Outcome.DEAD
-    assert (world.found(message).error_class, world.found(message).dispatch) == ("too-many-receives", 2)
-    assert "last: transient: x" in str(world.found(message).error_message)
+def test_past_20_receives_a_wait_of_no_time_on_a_standard_lane_makes_a_fresh_message_too() -> None:
+    world = World(handler=lambda payload, run: Defer(timedelta()))
+    message = world.submitted(a_job())
+    assert world.deliver(replace(message, receives=20)) is Outcome.DEFERRED
+    assert world.deliver(replace(message, receives=21)) is Outcome.DEFERRED_IN_DUE
 
 
-def test_past_80_receives_a_fifo_job_that_no_worker_knows_stops_too() -> None:
-    world = World(handler=refuse_to_run, queue="webhooks.partner-a")
-    message = replace(world.submitted(a_job(queue="webhooks.partner-a", type="unheard-of")), receives=81)
-    assert world.deliver(message) is Outcome.DEAD
-    assert world.found(message).error_class == "too-many-receives"
-    assert world.found(message).attempts == 0
+@pytest.mark.parametrize("queue", ["exports.month-end", "webhooks.partner-a"])
+def test_a_handler_that_always_says_not_now_is_called_ever_less_often_and_its_message_is_never_moved_away(
+    queue: str,
+) -> None:
+    ran: list[datetime] = []
+
+    def not_now(payload: Order, run: Any) -> Defer:
+        ran.append(lane.world.clock.now())
+        return Defer(timedelta())
+
+    lane = Lane(World(handler=not_now, queue=queue))
+    job = lane.submit()
+    lane.for_(timedelta(hours=1))
+    assert len(ran) < 420, "about one call in ten seconds"
+    assert lane.found(job).state in (State.RETRYING, State.QUEUED)
+    if lane.queue.fifo:
+        lane.for_(timedelta(days=12))
+    assert lane.dead.messages == {}
+    assert lane.found(job).state in (State.RETRYING, State.QUEUED)
+    lane.world.handler = lambda payload, run: None
+    lane.until(lambda: lane.found(job).state is State.COMPLETED)
+
+
+def test_a_handlers_first_not_now_of_no_time_is_obeyed_to_the_letter() -> None:
+    world = World(handler=lambda payload, run: Defer(timedelta()))
+    message = world.submitted(a_job())
+    assert world.deliver(replace(message, receives=9)) is Outcome.DEFERRED, "receives that leased nothing do not count"
+    assert world.found(message).next_attempt_at == NOW
+    world.deliver(replace(message, receives=10))
+    assert world.found(message).next_attempt_at == NOW + SECOND
+
+
+def test_a_floor_under_short_waits_never_reaches_beyond_the_deadline() -> None:
+    world = World(handler=lambda payload, run: Defer(timedelta()))
+    message = world.submitted(a_job(run=300, deadline_at=NOW + MINUTE))
+    world.deliver(replace(message, receives=20))
+    assert world.found(message).next_attempt_at == NOW + 19 * SECOND
+    world = World(handler=lambda payload, run: Defer(timedelta()), queue="webhooks.partner-a")
+    message = world.submitted(a_job(run=300, deadline_at=NOW + MINUTE, queue="webhooks.partner-a"))
+    world.deliver(replace(message, receives=200))
+    assert world.found(message).next_attempt_at == NOW + MINUTE
+
+
+def test_retries_are_bounded_by_attempts_and_keep_the_schedule_that_was_declared() -> None:
+    world = waiting(1, queue="webhooks.partner-a")
+    message = world.submitted(a_job(queue="webhooks.partner-a", run=300))
+    world.deliver(replace(message, receives=300))
+    assert world.found(message).next_attempt_at == NOW + SECOND
+
+
+def test_a_message_released_unstarted_again_and_again_comes_back_a_second_later_each_time() -> None:
+    world = World(time_left=timedelta(seconds=3))
+    message = world.submitted(a_job())
+    hidden = []
+    for receives in (1, 20, 21, 50, 300):
+        assert world.run_batch(replace(message, receives=receives)) == [message.message_id]
+        hidden.append(world.mailbox.hidden[message.message_id].total_seconds())
+    assert hidden == [0, 0, 1, 30, 60]
+
+
+def test_a_fifo_job_of_a_type_that_no_worker_knows_waits_ever_longer_in_its_place_until_its_deadline() -> None:
+    lane = Lane(World(handler=refuse_to_run, queue="webhooks.partner-a"))
+    job = lane.submit(type="unheard-of", deadline_at=NOW + timedelta(days=10))
+    lane.for_(timedelta(days=9))
+    assert lane.found(job).state is State.RETRYING
+    assert lane.dead.messages == {}
+    lane.until(lambda: lane.found(job).state is State.EXPIRED)
+
+
+# ---- who waits behind a waiting FIFO job ----------------------------------------------------------------------------
+
+
+@dataclass
+class OfOneKey:
+    """A lane with two jobs of one key: the head waits six hours after its first try, the second fails once."""
+
+    lane: Lane = field(init=False)
+    failed: set[str | None] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.lane = Lane(World(handler=self.run, queue="webhooks.partner-a"))
+        self.head = self.lane.submit(ordering_key="k", tenant="head")
+        self.second = self.lane.submit(ordering_key="k", tenant="second")
+        self.lane.for_(timedelta(seconds=1))
+
+    def run(self, payload: Order, run: Any) -> None:
+        if run.tenant not in self.failed:
+            self.failed.add(run.tenant)
+            raise TransientFailure("busy", retry_after=6 * 3600 if run.tenant == "head" else None)
+
+    @property
+    def states(self) -> list[State]:
+        return [self.lane.found(job).state for job in (self.head, self.second)]
+
+
+def test_a_job_that_waited_for_days_behind_another_has_spent_nothing() -> None:
+    of_one_key = OfOneKey()
+    lane = of_one_key.lane
+    lane.without_table(timedelta(days=3))
+    assert lane.message(of_one_key.second).receives > 100
+    lane.until(lambda: lane.found(of_one_key.second).state is State.RETRYING)
+    second = lane.found(of_one_key.second)
+    assert second.next_attempt_at == lane.world.clock.now() + 5 * SECOND, "the first wait of its policy"
+    lane.until(lambda: lane.found(of_one_key.second).state is State.COMPLETED)
+    assert lane.found(of_one_key.head).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("act", ["cancel", "cancel and replay"])
+def test_cancelling_a_fifo_job_that_waits_six_hours_frees_its_key_within_a_quarter_of_an_hour(act: str) -> None:
+    of_one_key = OfOneKey()
+    lane = of_one_key.lane
+    assert of_one_key.states == [State.RETRYING, State.QUEUED]
+    operator = OperatorPorts(store=lane.world.store, clock=lane.world.clock, log=lane.world.log)
+    cancel(of_one_key.head.job_id, "ada", "wrong", operator)
+    if act == "cancel and replay":
+        replay(of_one_key.head.job_id, "ada", "right after all", operator)
+    assert lane.until(lambda: of_one_key.states[1] is State.COMPLETED) <= 15 * MINUTE + 6 * SECOND
+    if act == "cancel and replay":
+        lane.until(lambda: of_one_key.states == [State.COMPLETED] * 2, timedelta(minutes=1))
 
 
 def test_receives_that_never_ran_cost_no_attempt() -> None:

@@ -15,7 +15,7 @@ from shared.domain.retry import RetryPolicy
 from shared.domain.states import PARK, REPLAY, REQUEUE, State
 from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import MoveRefused, StoreUnavailable, TransientFailure
-from shared.queues import MAX_RECEIVE_COUNT
+from shared.queues import MAX_RECEIVES
 from tests.builders import a_job, a_message, a_running_job
 from tests.moves import changes_for, seen_for
 from tests.world import LEASE, SECOND, Order, World, raising, refuse_to_run
@@ -79,7 +79,7 @@ def test_sqs_never_moves_a_message_before_the_policy_of_its_type_is_used_up(atte
         receives = 1 if fresh.message_id != message.message_id else receives + 1
         message, most = fresh, max(most, receives)
     assert world.found(message).attempts == attempts
-    assert most <= RECEIVE_LIMIT + 2 < MAX_RECEIVE_COUNT
+    assert most <= RECEIVE_LIMIT + 2 < MAX_RECEIVES
 
 
 def test_an_effect_is_found_again_under_a_doorbell_with_a_new_message_id() -> None:
