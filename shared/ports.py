@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from shared.domain.job import Job, RunRecord
 from shared.domain.lease import Lease
+from shared.domain.outcome import Alert
 from shared.domain.quota import Standing
 from shared.domain.states import Seen, Transition
 from shared.queues import Queue
@@ -200,10 +201,15 @@ class Shares(Protocol):
 
 
 class Meter(Protocol):
-    """Counts and durations of one batch, emitted once at its end, from one thread."""
+    """Counts and durations."""
 
     def emit(self, queue: str, counted: Sequence[Measured]) -> None:
-        """Publish what a batch came to."""
+        """Publish what a batch came to, once at its end, from one thread."""
+
+    def alert(self, alert: Alert, *, queue: str, type: str, job: str) -> None:
+        """Tell of one job, at once, from any thread. Do so before the write that ends it: a crash between the two then
+        tells twice, where the other order would tell nobody.
+        """
 
 
 class Links(Protocol):

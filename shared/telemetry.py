@@ -1,6 +1,7 @@
 """Names of the metrics, said once for the code that emits them and the stacks that watch them.
 
-Dimensions: queue, type, and service (Powertools adds it: the function's). Durations are in milliseconds.
+Dimensions: queue, type, and service (Powertools adds it: the function's). Durations are in milliseconds. Alerts have
+the queue alone: an alarm names every dimension of what it watches, and the stacks know queues but no types.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ ATTEMPT = "Attempt"
 
 LEASE_EXPIRIES = "LeaseExpiries"
 """Runs that took over from a worker that vanished."""
+
+
+JOBS_EXPIRED = "AlertExpired"
+TYPE_NOT_LOADED = "AlertTypeNotLoaded"
+TYPE_NOT_KNOWN = "AlertTypeNotKnown"
+
+
+def alert_metric(alert: str) -> str:
+    """The counter of an alert: "type-not-loaded" → "AlertTypeNotLoaded"."""
+    return f"Alert{outcome_metric(alert)}"
 
 
 def outcome_metric(outcome: str) -> str:

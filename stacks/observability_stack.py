@@ -16,11 +16,14 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from shared.queues import QUEUES, Queue
+from shared.telemetry import JOBS_EXPIRED, NAMESPACE, TYPE_NOT_KNOWN, TYPE_NOT_LOADED
 from stacks.constructs.alarms import Alarms, metric, waiting_in
 from stacks.constructs.encryption import customer_key, key_policy
 from stacks.stage import Stage
 
 RELAY_BEHIND = timedelta(minutes=1)
+DEPLOYED_BY_THEN = (5, 15)
+"""Minutes: while a deployment runs, the door may take jobs that the worker does not know yet."""
 
 
 class ObservabilityStack(cdk.Stack):
@@ -68,6 +71,32 @@ class ObservabilityStack(cdk.Stack):
             at_least=1,
             says=f"Queue {declared.name}: dead jobs wait for an operator in its dead-letter queue.",
             runbook="dead-letters",
+        )
+        self._watch_alerts(declared)
+
+    def _watch_alerts(self, declared: Queue) -> None:
+        """What no dead-letter queue tells of."""
+        self._alarms.raise_when(
+            f"{declared.slug}-expired",
+            metric(NAMESPACE, JOBS_EXPIRED, "Sum", queue=declared.name),
+            at_least=1,
+            says=f"Queue {declared.name}: jobs grew too old before they could run, and lie in no dead-letter queue.",
+            runbook="jobs-expired",
+        )
+        self._alarms.raise_when(
+            f"{declared.slug}-type-not-loaded",
+            metric(NAMESPACE, TYPE_NOT_LOADED, "Sum", queue=declared.name),
+            at_least=1,
+            says=f"Queue {declared.name}: a job type's file does not import; its jobs wait until too old.",
+            runbook="job-type-unusable",
+        )
+        self._alarms.raise_when(
+            f"{declared.slug}-type-not-known",
+            metric(NAMESPACE, TYPE_NOT_KNOWN, "Sum", queue=declared.name),
+            at_least=1,
+            minutes=DEPLOYED_BY_THEN,
+            says=f"Queue {declared.name}: its worker has lacked a job type or version for longer than a deployment.",
+            runbook="job-type-unusable",
         )
 
     def _watch_relay(self) -> None:

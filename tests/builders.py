@@ -10,6 +10,7 @@ from typing import Any
 
 from shared.domain.doorbell import Bell
 from shared.domain.job import Job, open_key, random_job_id
+from shared.domain.outcome import Alert
 from shared.domain.states import OUTBOX_OPEN, State
 from shared.ports import Measured, Message, Ring, Unsent
 from shared.queues import Queue
@@ -103,12 +104,16 @@ class RecordedLog:
 
 @dataclass
 class RecordedMeter:
-    """Keeps what every batch came to."""
+    """Keeps what every batch came to, and what a person was told of."""
 
     batches: list[tuple[str, list[Measured]]] = field(default_factory=list)
+    alerts: list[tuple[Alert, str]] = field(default_factory=list)
 
     def emit(self, queue: str, counted: Sequence[Measured]) -> None:
         self.batches.append((queue, list(counted)))
+
+    def alert(self, alert: Alert, *, queue: str, type: str, job: str) -> None:
+        self.alerts.append((alert, job))
 
     def outcomes(self) -> list[str]:
         return [one.outcome for _, counted in self.batches for one in counted]

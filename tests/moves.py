@@ -42,6 +42,7 @@ CHANGES: Mapping[str, Any] = {
     "error_class": "transient",
     "error_code": "s3-throttled",
     "error_message": "SlowDown",
+    "error_told": b"\x01" * 8,
     "last_error_at": NOW,
     "first_error_at": NOW,
     "reason": "because",

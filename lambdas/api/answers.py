@@ -36,7 +36,7 @@ class ErrorView(Answer):
 
     failure_class: str = Field(serialization_alias="class", description="transient, deterministic, environmental, …")
     code: str | None = None
-    message: str | None = None
+    message: str | None = Field(None, description="In the words of the job's author; other texts are the operator's.")
     first_at: Instant | None = Field(None, description="When an attempt failed for the first time.")
     last_at: Instant | None = None
 

@@ -118,8 +118,7 @@ def _why_no_result(job: Job) -> str:
         return f"The job is {job.state}; jobs of type {job.type!r} that end like this one leave no file."
     if job.state not in FINAL:
         return f"The job is {job.state}; ask again once {view.job_url(job.job_id)} says that it ended."
-    why = job.error_message if job.dead_at is not None else job.reason
-    return f"The job is {job.state} and will make no result: {why or 'no reason was recorded'}"
+    return f"The job is {job.state} and will make no result: {view.why_it_ended(job)}"
 
 
 def _accepted(accepted: Accepted) -> Response:

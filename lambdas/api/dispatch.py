@@ -29,6 +29,7 @@ def answer(app: App, event: Mapping[str, Any]) -> dict[str, Any]:
         path=shown(request.path),
         status=response.status,
         request=request.request_id,
+        **app.identity.named(request),
         duration_ms=round((time.perf_counter() - started) * 1000, 1),
         **response.facts,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lambdas.api.gateway import Request
+from lambdas.api.pointer import shown
 from lambdas.api.problems import FORBIDDEN, Refused
 from shared.domain.job import TENANT, Job
 from shared.errors import Fault, SettingsError
@@ -49,6 +50,13 @@ class Identity:
     def __post_init__(self) -> None:
         if self.auth != "jwt" and self.auth not in _TRUSTED:
             raise SettingsError(f"auth {self.auth!r} is none of jwt, iam, none")
+
+    def named(self, request: Request) -> dict[str, str]:
+        """Subject and tenant for the log, as the token says them; nothing where callers are trusted, whom IAM names."""
+        if self.auth in _TRUSTED:
+            return {}
+        said = {"subject": request.claims.get("sub"), "tenant": request.claims.get(self.tenant_claim)}
+        return {name: shown(str(claim)) for name, claim in said.items() if claim is not None}
 
     def caller(self, request: Request) -> Caller:
         """Raises Refused (403) for a token without a usable tenant."""

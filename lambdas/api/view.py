@@ -13,6 +13,7 @@ from lambdas.api.gateway import Request, Response, encode_json
 from lambdas.api.problems import whole_seconds
 from shared.domain.job import Job
 from shared.domain.states import FINAL
+from shared.domain.told import told_error, told_reason
 
 SLOWEST_POLL = timedelta(seconds=5)
 
@@ -50,7 +51,7 @@ def shown(job: Job) -> JobView:
         dead_at=job.dead_at,
         ended_at=job.ended_at,
         deadline_at=job.deadline_at,
-        reason=job.reason,
+        reason=told_reason(job),
         error=_last_error(job),
         result_url=f"{job_url(job.job_id)}/result" if result_file(job) else None,
     )
@@ -67,10 +68,17 @@ def _last_error(job: Job) -> ErrorView | None:
     return ErrorView(
         failure_class=job.error_class,
         code=job.error_code,
-        message=job.error_message,
+        message=told_error(job),
         first_at=job.first_error_at,
         last_at=job.last_error_at,
     )
+
+
+def why_it_ended(job: Job) -> str:
+    """In a line: the error of a dead job, the reason of any other."""
+    if job.dead_at is None:
+        return told_reason(job) or "no reason was recorded"
+    return told_error(job) or f"{job.error_class} {job.error_code}"
 
 
 def retry_after(job: Job, now: datetime) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.adapters.wire import from_item
+from shared.domain.describe import describe
 from shared.operations.relay import OutboxRecord
 
 
@@ -16,7 +17,7 @@ def outbox_record(record: Mapping[str, Any]) -> OutboxRecord:
         image = {name: _binary_decoded(value) for name, value in record["dynamodb"]["NewImage"].items()}
         return OutboxRecord(record, from_item(image))
     except Exception as e:  # whatever is wrong with one record, its shard goes on
-        return OutboxRecord(record, None, f"{type(e).__name__}: {e}")
+        return OutboxRecord(record, None, describe(e))
 
 
 def _binary_decoded(value: Mapping[str, Any]) -> Mapping[str, Any]:

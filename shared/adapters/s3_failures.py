@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
+from datetime import UTC, datetime
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -15,6 +14,7 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as ConnectionFailed
 
+from shared.domain.retry_after import retry_after_of
 from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 
 _THROTTLED = frozenset({"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"})
@@ -35,17 +35,18 @@ def failure(doing: str, key: str, error: BotoCoreError | ClientError) -> JobFail
     if isinstance(error, ClientError):
         return _refusal(f"{doing} {key}", key, error)
     if isinstance(error, ParamValidationError):
-        return DeterministicFailure(f"{doing} {key}: {error}", code="s3-refused")
+        return DeterministicFailure(f"{doing} {key}: {type(error).__name__}", code="s3-refused")
     if isinstance(error, _CUT_OFF):
-        return TransientFailure(f"{doing} {key}: S3 did not answer ({error})", code="s3-unreachable")
-    return EnvironmentalFailure(f"{doing} {key}: {error}", code="s3-unusable")  # no credentials, no region, …
+        return TransientFailure(f"{doing} {key}: S3 did not answer ({type(error).__name__})", code="s3-unreachable")
+    # No credentials, no region, …
+    return EnvironmentalFailure(f"{doing} {key}: {type(error).__name__}", code="s3-unusable")
 
 
 def _refusal(doing: str, key: str, error: ClientError) -> JobFailure:
     code = str(error.response.get("Error", {}).get("Code", ""))
     answer = error.response.get("ResponseMetadata", {})
     status = int(answer.get("HTTPStatusCode", 0))
-    retry_after = _seconds(answer.get("HTTPHeaders", {}).get("retry-after"))
+    retry_after = retry_after_of(answer.get("HTTPHeaders"), datetime.now(UTC))
     said = f"{doing}: S3 answered {status} {code}"
     if code == "NoSuchKey":
         return DeterministicFailure(f"{key} is missing", code="file-missing")
@@ -62,8 +63,3 @@ def _refusal(doing: str, key: str, error: ClientError) -> JobFailure:
         # The price: to a role without s3:ListBucket, S3 says 403 for a missing key too.
         return EnvironmentalFailure(f"{said}; no permission, or missing and no s3:ListBucket", code="s3-denied")
     return DeterministicFailure(said, code="s3-refused")
-
-
-def _seconds(retry_after: str | None) -> timedelta | None:
-    """Retry-After in seconds; as an HTTP date, which S3 does not send, it is left to the backoff."""
-    return timedelta(seconds=int(retry_after)) if retry_after and re.fullmatch("[0-9]{1,6}", retry_after) else None

@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.domain.job import Effect, Job, Progress, from_ms, to_ms
 from shared.domain.states import State
+from shared.errors import HoldfastError
 
 Item = dict[str, dict[str, Any]]
 
@@ -19,7 +20,7 @@ _SECONDS = frozenset({"expires_at"})
 """TTL reads epoch seconds and nothing else; every other time is in milliseconds."""
 
 
-class UnreadableRecordError(ValueError):
+class UnreadableRecordError(HoldfastError, ValueError):
     """An item that is not a job record this version can read. The message names the attribute."""
 
 
@@ -87,7 +88,14 @@ def _decode(name: str, kind: type, value: Mapping[str, Any]) -> Any:
     try:
         return _READ[kind](name, value)
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError) as e:
-        raise UnreadableRecordError(f"attribute {name!r} is no {kind.__name__}: {str(value)[:80]}") from e
+        raise UnreadableRecordError(f"attribute {name!r} is no {kind.__name__}: {_found(kind, value)}") from e
+
+
+def _found(kind: type, value: Any) -> str:
+    """A number, a time or a state may be shown; a text may be somebody's."""
+    if kind in (int, datetime, State):
+        return str(value)[:80]
+    return ", ".join(value) if isinstance(value, Mapping) else type(value).__name__
 
 
 def _time(name: str, value: Mapping[str, Any]) -> datetime:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 
+from shared.domain.describe import aws_error, describe, part, safe_text
 from shared.domain.job import MESSAGE_CUT
 from shared.domain.resolving import is_unknown_name
 from shared.domain.retry import Failure, FailureClass
+from shared.domain.retry_after import retry_after_of
 from shared.errors import (
     LONGEST_RETRY_AFTER,
     DeterministicFailure,
@@ -22,6 +23,8 @@ from shared.errors import (
     TransientFailure,
     UnknownOutcome,
 )
+
+MAX_CODE = 64
 
 _TRANSIENT, _DETERMINISTIC = FailureClass.TRANSIENT, FailureClass.DETERMINISTIC
 _ENVIRONMENTAL = FailureClass.ENVIRONMENTAL
@@ -102,30 +105,15 @@ def classify(error: BaseException, now: datetime) -> Failure:
     Never raises, whatever the exception: a failure that cannot be judged would look like a worker that vanished.
     """
     try:
-        return Failure(_found(error), safe_text(_code(error))[:64], describe(error), _retry_after(error, now))
+        code, told = safe_text(_code(error))[:MAX_CODE], isinstance(error, JobFailure)
+        return Failure(_found(error), code, describe(error), _retry_after(error, now), told)
     except Exception:
-        return Failure(_TRANSIENT, type(error).__name__[:64], type(error).__name__[:MESSAGE_CUT])
+        return Failure(_TRANSIENT, type(error).__name__[:MAX_CODE], type(error).__name__[:MESSAGE_CUT])
 
 
 def class_of_status(status: int) -> FailureClass:
     """What an HTTP answer other than 2xx stands for, whoever reads it (docs/decisions/webhooks.md says why)."""
     return _STATUSES.get(status, _DETERMINISTIC if 300 <= status <= 499 else _TRANSIENT)
-
-
-def safe_text(text: object) -> str:
-    """On one line, without what UTF-8 cannot carry."""
-    return " ".join(str(text).encode(errors="replace").decode().split())
-
-
-def describe(error: BaseException) -> str:
-    """Its message for a person, cut to what the record keeps; bugs with their kind before it. Never raises."""
-    try:
-        # botocore's own text begins with eighty characters of preamble, and the record keeps two hundred.
-        text = safe_text(_aws_message(error) or error)
-        said = text if isinstance(error, JobFailure) and text else f"{type(error).__name__}: {text}".removesuffix(": ")
-        return said[:MESSAGE_CUT]
-    except Exception as e:
-        return f"{type(error).__name__} (whose text raised {type(e).__name__})"[:MESSAGE_CUT]
 
 
 def _found(error: BaseException) -> FailureClass:
@@ -155,21 +143,7 @@ def _name_code(error: BaseException) -> str:
 
 
 def _aws_code(error: BaseException) -> str:
-    """ClientError.response["Error"]["Code"], "" for anything else."""
-    response = getattr(error, "response", None)
-    return str(_part(response, "Error").get("Code", "")) if isinstance(response, dict) else ""
-
-
-def _aws_message(error: BaseException) -> str:
-    response = getattr(error, "response", None)
-    said = _part(response, "Error").get("Message", "") if isinstance(response, dict) else ""
-    return str(said)
-
-
-def _part(said: dict[str, Any], name: str) -> dict[str, Any]:
-    """A dictionary inside a dictionary, or an empty one for whatever else stands there."""
-    inner = said.get(name)
-    return inner if isinstance(inner, dict) else {}
+    return str(aws_error(error).get("Code", ""))
 
 
 def _status(error: BaseException) -> int | None:
@@ -178,7 +152,7 @@ def _status(error: BaseException) -> int | None:
     """
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        candidates: list[Any] = [_part(response, "ResponseMetadata").get("HTTPStatusCode")]
+        candidates: list[Any] = [part(response, "ResponseMetadata").get("HTTPStatusCode")]
     else:
         candidates = [getattr(response, "status_code", None), getattr(response, "status", None)]
         candidates += [getattr(error, name, None) for name in ("status_code", "status", "code")]
@@ -186,23 +160,11 @@ def _status(error: BaseException) -> int | None:
 
 
 def _retry_after(error: BaseException, now: datetime) -> timedelta | None:
-    """Seconds or an HTTP date (RFC 9110 §10.2.3), from ours or from any response's headers; at least 0."""
+    """From ours or from any response's headers; at least 0."""
     if isinstance(error, JobFailure):
         asked = getattr(error, "retry_after", None)  # a subclass may have left our constructor out
         return min(asked, LONGEST_RETRY_AFTER) if isinstance(asked, timedelta) else None
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        headers: Any = _part(_part(response, "ResponseMetadata"), "HTTPHeaders")
-    else:
-        headers = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
-    value = headers.get("retry-after") or headers.get("Retry-After") if hasattr(headers, "get") else None
-    return None if value is None else parse_retry_after(str(value), now)
-
-
-def parse_retry_after(value: str, now: datetime) -> timedelta | None:
-    """The wait a Retry-After header asks for, cut to 30 days; None for one that says nothing."""
-    try:
-        seconds = float(value) if value.strip().isdigit() else (parsedate_to_datetime(value) - now).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_RETRY_AFTER.total_seconds()))
+        return retry_after_of(part(part(response, "ResponseMetadata"), "HTTPHeaders"), now)
+    return retry_after_of(getattr(response, "headers", None) or getattr(error, "headers", None), now)

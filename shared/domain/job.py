@@ -80,6 +80,7 @@ class Job:
     fingerprint      16 bytes of a digest of what was asked, which an Idempotency-Key names
     payload_ref      names the PAYLOAD item where the payload is too large for the record
     payload_bytes    its size, there
+    error_told       digest of the error_message that callers may read; see told.py
     """
 
     job_id: str
@@ -120,6 +121,7 @@ class Job:
     error_class: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    error_told: bytes | None = None
     first_error_at: datetime | None = None
     last_error_at: datetime | None = None
     result: Mapping[str, Any] | None = None

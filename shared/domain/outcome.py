@@ -45,3 +45,11 @@ _ACKNOWLEDGED = frozenset(
         Outcome.ORPHANED,
     }
 )
+
+
+class Alert(StrEnum):
+    """What a person must hear of though no dead-letter queue tells it. Each has a metric and an alarm of its own."""
+
+    EXPIRED = "expired"  # a job was too old before it could run
+    TYPE_NOT_LOADED = "type-not-loaded"  # its type's file does not import here, so it waits until it is too old
+    TYPE_NOT_KNOWN = "type-not-known"  # no such file, or an older one: a deployment under way, or one that went wrong

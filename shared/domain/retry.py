@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -27,16 +27,34 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt: its class, a short stable code for grouping, one line for a person."""
+    """One failed attempt: its class, a short stable code for grouping, one line for a person.
+
+    told         the message is the job author's or ours, so the caller may read it; a foreign exception's is for the
+                 operator alone
+    retry_after  what a server asked for; a job that would be too old by then looks again before
+    no_sooner    what must not be undercut: until then something of this attempt may still run
+    """
 
     failure_class: FailureClass
     code: str
     message: str
     retry_after: timedelta | None = None
+    told: bool = False
+    no_sooner: timedelta = timedelta()
+
+    @property
+    def for_callers(self) -> str:
+        """In a line that every caller may read."""
+        return f"{self.code}: {self.message}"[:MESSAGE_CUT] if self.told else self.code
 
 
 HERD_SPREAD = timedelta(seconds=12)
 """At most a tenth of a herd comes back in any second."""
+
+LAST_TENTH = 0.1
+"""Of what is left of its age a job keeps this for its start, when a server asks it to wait beyond: the wait ends in
+the tenth before, spread over all of that.
+"""
 
 SLOW = (timedelta(minutes=5), timedelta(hours=1))
 """The first and the longest wait for something outside that is off; between them, as long as it has been off."""
@@ -144,22 +162,39 @@ def judge(failure: Failure, job: Job, policy: RetryPolicy, now: datetime, jitter
 
     jitter  a dice throw in [0, 1]: each delay is spread over [½, 1] of itself, or over the policy's `spread` where that
             is longer, so that a herd does not return at once
-    A server's Retry-After is never undercut, and jitter comes on top of it; nothing is planned beyond `deadline_at`.
+    A server's Retry-After is not undercut, and jitter comes on top of it, unless the job would be too old by then: it
+    is cut to what the age allows, and the message says so. Nothing is planned beyond `deadline_at`.
     """
     if failure.failure_class not in (FailureClass.TRANSIENT, FailureClass.ENVIRONMENTAL):
         return Die(failure)
     environmental = failure.failure_class is FailureClass.ENVIRONMENTAL
     if not environmental and job.attempts >= job.max_attempts:
         return Die(failure)
+    left = job.deadline_at - now
     delay = policy.outage(now - (job.first_error_at or now)) if environmental else policy.delay(failure, job.attempts)
     later = jitter * max(delay * 0.5, policy.spread)
-    wait = max(delay * 0.5, failure.retry_after or timedelta()) + later
-    if wait >= job.deadline_at - now:
-        return Die(
-            Failure(
-                FailureClass.MAX_AGE,
-                failure.code,
-                f"the next attempt would come after the deadline; last: {failure.message}"[:MESSAGE_CUT],
-            )
-        )
+    shortest = max(delay * 0.5, failure.no_sooner) + later
+    if shortest >= left:
+        return Die(_too_old(failure))
+    asked = failure.retry_after or timedelta()
+    if asked < left:
+        wait = max(shortest, asked + min(later, (left - asked) / 2))
+    else:
+        wait = max(shortest, left * (1 - LAST_TENTH * (2 - jitter)))
+        failure = _cut(failure, wait)
     return WaitOut(now + wait, failure) if environmental else Retry(now + wait, failure)
+
+
+def _too_old(failure: Failure) -> Failure:
+    said = f"the next attempt would come after the deadline; last: {failure.message}"
+    return replace(failure, failure_class=FailureClass.MAX_AGE, message=said[:MESSAGE_CUT])
+
+
+def _cut(failure: Failure, wait: timedelta) -> Failure:
+    said = f"asked to wait {_words(failure.retry_after or wait)}, its age allows {_words(wait)}; {failure.message}"
+    return replace(failure, message=said[:MESSAGE_CUT])
+
+
+def _words(wait: timedelta) -> str:
+    seconds = wait // timedelta(seconds=1)
+    return f"{seconds} s" if seconds < 600 else f"{seconds // 60} min" if seconds < 36_000 else f"{seconds // 3600} h"

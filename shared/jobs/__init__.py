@@ -34,7 +34,14 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 class Payload(BaseModel):
     """Base of every payload: camelCase outside, snake_case in code, unknown fields refused, no silent conversion."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        hide_input_in_errors=True,  # its text stands in logs for months
+    )
 
 
 Ending = StoredFile | Defer | Continue | Cancel | None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from shared.domain.failures import class_of_status, parse_retry_after
+from shared.domain.failures import class_of_status
 from shared.domain.retry import FailureClass, RetryPolicy
+from shared.domain.retry_after import parse_retry_after
 from shared.domain.run import Run
 from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 from shared.jobs import Payload, job_type

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.domain.job import Job, due_key
 from shared.domain.lease import Next, as_found, next_after_refusal, wait_until
-from shared.domain.outcome import Outcome
+from shared.domain.outcome import Alert, Outcome
 from shared.domain.states import (
     DEFAULT_STALL_LIMIT,
     DEFER_UNLEASED,
@@ -155,6 +155,8 @@ def _follow(
         case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
             return _wait(message, found, ports)
     move, changes, outcome = ending(following, found, now)
+    if outcome is Outcome.EXPIRED:
+        ports.meter.alert(Alert.EXPIRED, queue=found.queue, type=found.type, job=found.job_id)
     after = ports.store.apply(found.job_id, move, seen, **changes)
     if found.state is State.RUNNING:
         record_lapsed_run(found, after.state, ports)

@@ -20,14 +20,17 @@ from shared.domain.states import (
     State,
     Transition,
 )
+from shared.domain.told import with_what_stood_in_its_way
 from shared.operations.history import dead_changes
+
+TOO_OLD = "its deadline passed before it could run"
 
 
 def ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dict[str, Any], Outcome]:
     """The move, what it writes, and what that makes of the job's message."""
     match following:
         case Next.EXPIRE | Next.EXPIRE_LAPSED:
-            changes = {"reason": "its deadline passed before it could run", "ended_at": now}
+            changes = {"reason": with_what_stood_in_its_way(TOO_OLD, found), "ended_at": now}
             move = EXPIRE if following is Next.EXPIRE else EXPIRE_LAPSED
             return move, changes | {"expires_at": now + RETENTION[State.EXPIRED]}, Outcome.EXPIRED
         case Next.CANCEL | Next.CANCEL_LAPSED:
@@ -36,7 +39,8 @@ def ending(following: Next, found: Job, now: datetime) -> tuple[Transition, dict
         case Next.REPLAY:
             return REPLAY_BY_MESSAGE, replay_changes(found, now), Outcome.REPLAYED
         case Next.DEAD_LETTER_LAPSED:
-            failure = Failure(FailureClass.STALLED, "worker-vanished", f"run {found.run} ended without a word")
+            said = f"run {found.run} ended without a word"
+            failure = Failure(FailureClass.STALLED, "worker-vanished", said, told=True)
             return DEAD_LETTER_LAPSED, dead_changes(found, failure, now), Outcome.DEAD
     raise AssertionError(f"{following} ends no job")
 

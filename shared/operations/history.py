@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from shared.domain.job import LONGEST_RETENTION, RETENTION, Job, RunRecord, dead_key
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import State
+from shared.domain.told import told_digest
 from shared.errors import StoreUnavailable
 from shared.ports import Clock, JobStore, Log
 
@@ -29,7 +30,8 @@ class HistoryPorts(Protocol):
 
 def error_changes(failure: Failure, now: datetime) -> dict[str, Any]:
     """The record's fields of a failed attempt."""
-    return {
+    mark = {"error_told": told_digest(failure.message)} if failure.told else {}
+    return mark | {
         "error_class": failure.failure_class.value,
         "error_code": failure.code,
         "error_message": failure.message,
@@ -72,7 +74,7 @@ def record_run(
 def record_lapsed_run(found: Job, outcome: str, ports: HistoryPorts) -> None:
     """History of a run whose worker vanished, written by whoever found its lease lapsed."""
     message = f"its lease ended at {found.lease_expires_at and found.lease_expires_at.isoformat()}"
-    record_run(found, outcome, Failure(FailureClass.STALLED, "worker-vanished", message), ports)
+    record_run(found, outcome, Failure(FailureClass.STALLED, "worker-vanished", message, told=True), ports)
 
 
 def stack_digest(error: BaseException | None) -> str | None:

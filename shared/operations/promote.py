@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from shared.domain.describe import describe
 from shared.domain.job import DUE_SHARDS, Job, open_key
 from shared.domain.states import PROMOTE, Seen, State
 from shared.errors import MoveRefused, PromotionFailed, StoreUnavailable
@@ -52,7 +53,7 @@ def _promote_shard(shard: int, ports: PromoterPorts, look_ahead: timedelta, fail
             try:
                 promoted += promote_job(job_id, now, look_ahead, ports)
             except Exception as e:
-                failed.append(f"{job_id}: {type(e).__name__}: {e}")
+                failed.append(f"{job_id}: {describe(e)}")
                 ports.log.event("not-promoted", level="error", job=job_id, error=e)
     except StoreUnavailable as e:
         failed.append(f"shard {shard}: {e}")

@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from shared.domain.job import Job
 from shared.domain.lease import Lease
-from shared.domain.outcome import Outcome
+from shared.domain.outcome import Alert, Outcome
 from shared.domain.run import Cancel, Continue, Defer, Files, StoredFile
 from shared.domain.states import State
 from shared.domain.waits import unready
@@ -219,24 +219,29 @@ def _deliver_in_turn(place: Place, ports: WorkerPorts) -> Outcome | None:
         outcome = defer_unleased(message, why_not, max(UNKNOWN_TYPE_WAIT, longer), ports)
     else:
         ports.mailbox.set_aside(message, "its body is no doorbell")
-        ports.log.event("orphaned", level="error", job="", message_id=message.message_id, body=message.body[:200])
+        ports.log.event("orphaned", level="error", job="", message_id=message.message_id, length=len(message.body))
         outcome = Outcome.ORPHANED
     batch.measured.append(Measured(type=message.type, outcome=outcome))
     return outcome
 
 
 def _known(message: Message, ports: WorkerPorts) -> tuple[JobType | None, str]:
-    """The job type, or why this worker cannot run it now: during a deployment the next one can, so nothing dies."""
+    """The job type, or why this worker cannot run it now: during a deployment the next one can, so nothing dies. But a
+    person hears of it, since a job that only ever waits ends without a word.
+    """
     try:
         job_type = ports.catalogue.get(message.type)
     except Exception as e:  # a user's file that does not import must not take its neighbours down
         ports.log.event("job-type-unusable", level="error", job=message.job_id, type=message.type, error=e)
-        return None, f"job type {message.type!r} cannot be loaded: {type(e).__name__}: {e}"[:200]
-    if job_type is None:
-        return None, f"this worker knows no job type {message.type!r}"
-    if message.payload_version > job_type.version:
-        return None, f"payload version {message.payload_version} is newer than this worker's {job_type.version}"
-    return job_type, ""
+        why, alert = f"job type {message.type!r} cannot be loaded ({type(e).__name__})", Alert.TYPE_NOT_LOADED
+    else:
+        if job_type is not None and message.payload_version <= job_type.version:
+            return job_type, ""
+        why, alert = f"this worker knows no job type {message.type!r}", Alert.TYPE_NOT_KNOWN
+        if job_type is not None:
+            why = f"payload version {message.payload_version} is newer than this worker's {job_type.version}"
+    ports.meter.alert(alert, queue=ports.queue.name, type=message.type, job=message.job_id)
+    return None, why
 
 
 def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports: WorkerPorts) -> Outcome | None:
@@ -276,8 +281,10 @@ def _execute(job: Job, message: Message, job_type: JobType, batch: Batch, ports:
     except (MoveRefused, StoreUnavailable):
         raise
     except Exception as e:  # an ending that cannot be written is the handler's failure, not a worker that vanished
-        wrong = f"how the handler ended cannot be recorded: {type(e).__name__}: {e}"
-        return settlement.fail(DeterministicFailure(wrong, code="result-invalid"))
+        said = f"how the handler ended cannot be recorded ({type(e).__name__})"
+        wrong = DeterministicFailure(said, code="result-invalid")
+        wrong.__cause__ = e
+        return settlement.fail(wrong)
 
 
 def _settle(ending: Ending, settlement: Settlement) -> Outcome:

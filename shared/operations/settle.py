@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.failures import classify, safe_text
-from shared.domain.job import MAX_CHECKPOINT_BYTES, RETENTION, Job, as_stored, due_key
+from shared.domain.describe import safe_text
+from shared.domain.failures import classify
+from shared.domain.job import MAX_CHECKPOINT_BYTES, MESSAGE_CUT, RETENTION, Job, as_stored, due_key
 from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Die, Failure, Retry, WaitOut, judge
@@ -85,7 +86,7 @@ class Settlement:
             now = self.ports.clock.now()
             left = max(self.handle.lease_expires_at or now, process_ends_at) - now
             late = f"no end within {self.job_type.deadline.total_seconds():.0f} s, or no progress within its lease"
-            return self.fail(TransientFailure(late, code="deadline-exceeded", retry_after=max(left, timedelta())))
+            return self.fail(TransientFailure(late, code="deadline-exceeded"), no_sooner=max(left, timedelta()))
         except MoveRefused:
             return Outcome.LEASE_LOST
         except Exception as e:  # the process must end all the same
@@ -104,15 +105,15 @@ class Settlement:
         self._apply(COMPLETE, changes)
         return self._ended(Outcome.COMPLETED, State.COMPLETED)
 
-    def fail(self, error: BaseException) -> Outcome:
+    def fail(self, error: BaseException, no_sooner: timedelta = timedelta()) -> Outcome:
         """The attempt failed: retry, wait out, or stop, as judge() says."""
         now = self.ports.clock.now()
-        failure = classify(error, now)
+        failure = replace(classify(error, now), no_sooner=no_sooner)
         match judge(failure, self.job, self.job_type.policy, now, self.ports.dice()):
-            case Retry(at):
+            case Retry(at, failure):
                 return self._wait_or_cancel(RETRY, at, error_changes(failure, now), failure, error)
-            case WaitOut(at):
-                reason = {"reason": f"{failure.code}: {failure.message}"[:200]}
+            case WaitOut(at, failure):
+                reason = {"reason": failure.for_callers}
                 return self._wait_or_cancel(DEFER, at, reason | error_changes(failure, now), failure, error)
             case Die(final):
                 return self._die(final, now, error)
@@ -124,7 +125,7 @@ class Settlement:
             return self.fail(DeterministicFailure(wrong, code="result-invalid"))
         now = self.ports.clock.now()
         at = now + min(for_, max(self.job.deadline_at - now, timedelta()))  # past its deadline it would only expire
-        return self._wait_or_cancel(DEFER, at, {"reason": safe_text(reason)[:200]}, None, None)
+        return self._wait_or_cancel(DEFER, at, {"reason": safe_text(reason)[:MESSAGE_CUT]}, None, None)
 
     def continue_from(self, checkpoint: Mapping[str, Any]) -> Outcome:
         """The handler got as far as the checkpoint: the rest is another run's, at once, under a fresh doorbell."""
@@ -140,7 +141,10 @@ class Settlement:
 
     def cancel_itself(self, reason: str) -> Outcome:
         """The handler says its job is not wanted any more."""
-        request = {"who": f"handler of {self.job.type}", "why": safe_text(reason)[:200] or "cancelled by its handler"}
+        request = {
+            "who": f"handler of {self.job.type}",
+            "why": safe_text(reason)[:MESSAGE_CUT] or "cancelled by its handler",
+        }
         self._apply(REQUEST_OWN_CANCEL, {"cancel_request": request}, progress=False)
         return self.cancel()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from shared.domain.job import Job
 from shared.domain.lease import Next, as_found
+from shared.domain.outcome import Alert
 from shared.domain.repair import ENDINGS, OVERDUE, Broken, Fate, Repair, broken, fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import (
@@ -27,11 +28,12 @@ from shared.domain.states import (
     State,
     Transition,
 )
+from shared.domain.told import with_what_stood_in_its_way
 from shared.errors import MoveRefused, RingRefused
 from shared.operations.endings import ending
 from shared.operations.history import dead_changes, record_lapsed_run
 from shared.operations.promote import PromoterPorts, promote_job
-from shared.ports import Clock, DeadLetters, JobStore, Log, Message
+from shared.ports import Clock, DeadLetters, JobStore, Log, Message, Meter
 from shared.queues import DEAD_LETTER_RETENTION, Queue
 
 LOOKS = 100
@@ -48,6 +50,7 @@ class SweeperPorts:
     dead_letters: DeadLetters
     clock: Clock
     log: Log
+    meter: Meter
     queues: Mapping[str, Queue]
 
 
@@ -96,6 +99,8 @@ def _repair(job: Job, found: Broken, now: datetime, ports: SweeperPorts) -> bool
         promoter = PromoterPorts(store=ports.store, clock=ports.clock, log=ports.log, queues=ports.queues)
         return promote_job(job.job_id, now - OVERDUE, timedelta(), promoter)
     move, changes = _move(job, found.repair, now)
+    if found.repair is Repair.EXPIRE:
+        ports.meter.alert(Alert.EXPIRED, queue=job.queue, type=job.type, job=job.job_id)
     return _made(job, move, changes, now, ports)
 
 
@@ -174,6 +179,7 @@ def _ring_of(found: Job) -> Repair:
 def _park(found: Job, now: datetime, ports: SweeperPorts) -> bool:
     """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives."""
     why = FailureClass.NEVER_RAN if found.attempts == 0 else FailureClass.STALLED
-    said = f"SQS gave up on its message after {found.attempts} attempts"
+    said = with_what_stood_in_its_way(f"SQS gave up on its message after {found.attempts} attempts", found)
     move = PARK_LAPSED if found.state is State.RUNNING else PARK
-    return _made(found, move, dead_changes(found, Failure(why, "parked-by-sqs", said), now), now, ports)
+    failure = Failure(why, "parked-by-sqs", said, told=True)
+    return _made(found, move, dead_changes(found, failure, now), now, ports)

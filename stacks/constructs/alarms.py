@@ -82,7 +82,7 @@ class Alarms:
 
 
 def metric(namespace: str, name: str, statistic: str, **dimensions: str) -> cloudwatch.Metric:
-    """One of AWS's own metrics, by the minute."""
+    """A metric by the minute, under exactly these dimensions."""
     return cloudwatch.Metric(
         namespace=namespace, metric_name=name, statistic=statistic, dimensions_map=dimensions, period=MINUTE
     )

@@ -261,6 +261,7 @@ class Cloud:
             self.world.ports,
             store=store,
             mailbox=process.port("mailbox", self),
+            meter=process.port("meter", self.world.meter),
             effects=PowertoolsEffects(store, self.clock),
             catalogue=self.kind.catalogue(self),
             time_left=self.kind.time_left(self),
@@ -295,6 +296,7 @@ class Cloud:
             dead_letters=process.port("dead_letters", self),
             clock=self.clock,
             log=RecordedLog(),
+            meter=process.port("meter", self.world.meter),
             queues=QUEUES,
         )
 

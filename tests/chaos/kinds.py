@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.job import MAX_EFFECTS, Job
+from shared.domain.outcome import Alert
 from shared.domain.retry import DEFAULT_POLICY, FailureClass
 from shared.domain.run import Cancel, Continue, Defer
 from shared.domain.states import LEASE, State
@@ -41,6 +42,8 @@ class Kind:
     store      the table as the worker reaches it
     done       what else must have happened before the history ends
     within     how long it may take to its end, whatever is killed on the way
+    loads      whether the type's file imports in a worker
+    tells      what a person must have heard of by then
     """
 
     handler: Handler
@@ -54,6 +57,8 @@ class Kind:
     within: timedelta | None = None
     time_left: Callable[[Cloud], Callable[[], timedelta]] = lambda cloud: lambda: timedelta(minutes=14)
     known: Callable[[Cloud], bool] = lambda cloud: True
+    loads: bool = True
+    tells: frozenset[Alert] = frozenset()
     queue: str = LANE
     deadline: timedelta = 20 * SECOND
     receives: int = 0
@@ -62,15 +67,18 @@ class Kind:
 
     def catalogue(self, cloud: Cloud) -> Any:
         """The job types a worker knows now."""
-        return _Catalogue(cloud, self.known(cloud))
+        return _Catalogue(cloud, self.known(cloud), self.loads)
 
 
 @dataclass(frozen=True)
 class _Catalogue:
     cloud: Cloud
     knows: bool
+    loads: bool = True
 
     def get(self, name: str) -> JobType | None:
+        if not self.loads:
+            raise ImportError("a file that does not import")
         if name != "invoice-export" or not self.knows:
             return None
         return JobType(
@@ -260,6 +268,13 @@ def worker_always_dies_and_message_is_lost(cloud: Cloud, run: Any) -> None:
     cloud.worker_dies()
 
 
+def lost_until_too_late(cloud: Cloud, run: Any) -> None:
+    """Nobody hears of it again but the sweeper, a day later."""
+    cloud.purge()
+    cloud.clock.forward(timedelta(hours=25))
+    cloud.worker_dies()
+
+
 def poison(cloud: Cloud, run: Any) -> None:
     cloud.worker_dies()
 
@@ -391,6 +406,11 @@ def deadline_passes(cloud: Cloud) -> None:
         cloud.clock.forward(timedelta(hours=25))
 
 
+def hours_pass(cloud: Cloud) -> None:
+    """So that a job which waits by the minute comes to its deadline within a history's steps."""
+    cloud.clock.forward(timedelta(hours=5))
+
+
 def begins_with(*bodies: str) -> Callable[[Cloud], None]:
     """Messages that no relay sent, then the job."""
 
@@ -470,6 +490,7 @@ def no_time_for_suspects(cloud: Cloud) -> Callable[[], timedelta]:
     return left
 
 
+EXPIRED, TOO_OLD = frozenset({State.EXPIRED}), frozenset({Alert.EXPIRED})
 CANCELLED, DEAD = frozenset({State.CANCELLED}), frozenset({State.DEAD})
 STALLED, NEVER_RAN = frozenset({FailureClass.STALLED}), frozenset({FailureClass.NEVER_RAN})
 DETERMINISTIC = frozenset({FailureClass.DETERMINISTIC})
@@ -512,7 +533,11 @@ KINDS: Mapping[str, Kind] = {
         done=nothing_dead,
     ),
     "native redrive": Kind(handler=dies_once, meanwhile=redriven_natively, done=nothing_dead),
-    "expired": Kind(handler=works, meanwhile=deadline_passes, ends=frozenset({State.EXPIRED})),
+    "expired": Kind(handler=works, meanwhile=deadline_passes, ends=EXPIRED, tells=TOO_OLD),
+    "expired, worker and message lost": Kind(handler=lost_until_too_late, ends=EXPIRED, tells=TOO_OLD),
+    "type that never loads": Kind(
+        handler=works, loads=False, meanwhile=hours_pass, ends=EXPIRED, tells=TOO_OLD | {Alert.TYPE_NOT_LOADED}
+    ),
     "worker dies": Kind(handler=worker_dies_once),
     "poison": Kind(handler=poison, ends=DEAD, dead_as=STALLED),
     "worker and message lost": Kind(handler=worker_dies_and_message_is_lost),

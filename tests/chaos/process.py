@@ -20,9 +20,10 @@ PORTS = {
     "doorbell": ("ring", "park"),
     "mailbox": ("hide", "acknowledge", "set_aside"),
     "dead_letters": ("receive", "delete"),
+    "meter": ("alert",),
 }  # fmt: skip
 """Every call that reads or changes the world. Not among them: `effects`, whose calls are the store's, made from its
-adapter; the clock, the log, the meter, the links; and `runs`, which only operators' views read.
+adapter; the clock, the log, what a batch came to, the links; and `runs`, which only operators' views read.
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Job
+from shared.domain.outcome import Alert
 from shared.domain.retry import FailureClass
 from shared.domain.states import TABLE, State
 from tests.builders import NOW
@@ -35,6 +36,9 @@ def _ended_as_it_may(job: Job, cloud: Cloud) -> None:
     assert job.state in cloud.kind.ends or (job.state is State.DEAD and stalled), job
     if job.state is State.DEAD:
         assert stalled or job.error_class in cloud.kind.dead_as, job
+    told = {alert for alert, job_id in cloud.world.meter.alerts if job_id == job.job_id}
+    assert told >= cloud.kind.tells, f"nobody heard of {set(cloud.kind.tells) - told}"
+    assert job.state is not State.EXPIRED or Alert.EXPIRED in told, "it ended outside the DLQ and nobody heard of it"
     assert job.attempts <= job.max_attempts
     assert job.stalls <= 1
     assert job.expires_at is not None, "every record ends some day"
@@ -66,4 +70,6 @@ def _moved_along_the_table(job: Job, cloud: Cloud) -> None:
         for name, effect in before.effects.items():
             if effect.status == EFFECT_COMPLETED:
                 assert after.effects.get(name) == effect, f"an effect on record was done again: {name}"
+        if after.state is State.EXPIRED:
+            assert (before.reason or "") in str(after.reason), "what stood in its way is not told"
         assert after.holder == before.holder or after.run == before.run + 1, "a new holder without a new run"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.repair import Fate
 from shared.domain.states import EffectFree
 from shared.domain.waits import RECEIVE_LIMIT
+from shared.operations import acquire
 from shared.operations.settle import Settlement
 from tests.chaos.cloud import Cloud
 from tests.chaos.kinds import KINDS
@@ -84,6 +87,7 @@ def test_no_operation_calls_a_port_at_a_place_where_no_crash_was_tried(figure: C
 def test_every_method_of_every_port_is_struck_or_said_to_need_no_crash() -> None:
     protocols = {
         "JobStore": "store", "Doorbell": "doorbell", "Mailbox": "mailbox", "DeadLetters": "dead_letters",
+        "Meter": "meter",
     }  # fmt: skip
     for name, protocol in vars(ports).items():
         if not getattr(protocol, "_is_protocol", False) or protocol.__module__ != ports.__name__:
@@ -145,6 +149,21 @@ def _first_broken_promise(kind: str) -> str:
 def test_an_effect_that_is_not_replayed_from_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.domain.moves.holds", _without(moves.holds, EffectFree))
     assert "an effect on record was done again" in _first_broken_promise("one effect")
+
+
+def test_a_person_who_is_told_of_a_job_only_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = acquire._follow
+
+    def tells_afterwards(following: Any, message: Any, found: Any, now: Any, ports: Any, reclaim: Any) -> Any:
+        later: list[dict[str, Any]] = []
+        meter = SimpleNamespace(alert=lambda alert, **about: later.append({"alert": alert, **about}))
+        came_to = plain(following, message, found, now, replace(ports, meter=meter), reclaim)
+        for one in later:
+            ports.meter.alert(one.pop("alert"), **one)
+        return came_to
+
+    monkeypatch.setattr("shared.operations.acquire._follow", tells_afterwards)
+    assert "nobody heard of" in _first_broken_promise("expired")
 
 
 def test_a_worker_that_acknowledges_before_it_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

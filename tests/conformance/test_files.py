@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -313,11 +313,22 @@ def test_the_wait_that_s3_asks_for_is_passed_on() -> None:
 
 
 def test_a_wait_that_cannot_be_read_is_left_to_the_backoff() -> None:
-    date = "Wed, 21 Oct 2026 07:28:00 GMT"
-    with s3_answering(refusing(503, "SlowDown", Retry_After=date)) as files, pytest.raises(TransientFailure) as raised:
+    with (
+        s3_answering(refusing(503, "SlowDown", Retry_After="soon")) as files,
+        pytest.raises(TransientFailure) as raised,
+    ):
         files.read("a.csv")
 
     assert raised.value.retry_after is None
+
+
+def test_a_date_is_a_wait_too() -> None:
+    at = datetime.now(UTC) + timedelta(seconds=90)
+    date = at.strftime("%a %b %d %H:%M:%S %Y")
+    with s3_answering(refusing(503, "SlowDown", Retry_After=date)) as files, pytest.raises(TransientFailure) as raised:
+        files.read("a.csv")
+
+    assert timedelta(seconds=60) < (raised.value.retry_after or timedelta()) <= timedelta(seconds=90)
 
 
 @pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (400, "RequestTimeout"), (400, "ExpiredToken")])

@@ -14,7 +14,7 @@ from typing import Any
 
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.sqs import SqsDeadLetters
-from shared.adapters.system import SystemClock
+from shared.adapters.system import PowertoolsMeter, SystemClock
 from shared.domain.job import Job
 from shared.domain.states import FINAL, State
 from shared.errors import RingRefused, StoreUnavailable
@@ -68,6 +68,7 @@ class Sweeping:
             dead_letters=SqsDeadLetters(self.cloud.sqs, prefix, log),
             clock=SystemClock(),
             log=log,
+            meter=PowertoolsMeter(),
             queues=QUEUES,
         )
         empty = {name: self._is_empty(queue) for name, queue in QUEUES.items()}

@@ -12,6 +12,7 @@ from shared.adapters.effects import PowertoolsEffects
 from shared.adapters.memory_files import MemoryFiles
 from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message_of
 from shared.domain.job import DUE_SHARDS, shard
+from shared.domain.outcome import Alert
 from shared.domain.run import StoredFile
 from shared.errors import MoveRefused, PayloadMissing, RingRefused, StoreUnavailable, TransientFailure
 from shared.jobs import Ending
@@ -50,11 +51,19 @@ class Log:
         self.world.tell(f"log {name}" + ("" if error is None else f" {type(error).__name__}: {error}"))
 
 
-class NoMeter:
-    """Meter: counts are tested elsewhere."""
+@dataclass(frozen=True)
+class Meter:
+    """Meter: what a person hears of; counts are tested elsewhere."""
+
+    world: World
 
     def emit(self, queue: str, counted: Sequence[Measured]) -> None:
         pass
+
+    def alert(self, alert: Alert, *, queue: str, type: str, job: str) -> None:
+        self.world.promises.alerted.add((alert, job))
+        self.world.tell(f"alert {alert}")
+        current().stop(f"told of {alert}")
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
         catalogue=kinds if world.deployed else kinds.older(plan.lacks, plan.version),  # type: ignore[arg-type]
         clock=process,
         log=log,
-        meter=NoMeter(),
+        meter=Meter(world),
         share=LaneShare(queue, world.shares, process, log),
         code_version="1",
         dice=lambda: 0.5,
@@ -211,6 +220,7 @@ def _sweeper(world: World, process: Process) -> SweeperPorts:
         dead_letters=SqsDeadLetters(Client(process, world.sqs), PREFIX, log),
         clock=process,
         log=log,
+        meter=Meter(world),
         queues=QUEUES,
     )
 

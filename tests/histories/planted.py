@@ -13,12 +13,12 @@ from shared.adapters.effects import EffectStore
 from shared.adapters.sqs import SqsDoorbell
 from shared.domain import lease, outcome, repair, states
 from shared.domain.lease import Next
-from shared.domain.outcome import Outcome
+from shared.domain.outcome import Alert, Outcome
 from shared.domain.repair import Fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
 from shared.domain.waits import leaves_its_message
-from shared.operations import acquire, batch, run, settle, sweep
+from shared.operations import acquire, batch, endings, run, settle, sweep
 from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
 from tests.histories.plan import EVERYTHING, FIFO, STANDARD, TEN_DAYS, Focus
@@ -125,6 +125,27 @@ def _stops_at_eighty(real: Callable[..., Any]) -> Callable[..., Any]:
         return real(self, move, at, changes, failure, error)
 
     return wait
+
+
+class _Muted:
+    """A meter that tells nobody."""
+
+    def alert(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def _tells_afterwards(real: Callable[..., Any]) -> Callable[..., Any]:
+    def follow(following: Any, message: Any, found: Any, now: Any, ports: Any, reclaim: Any) -> Any:
+        came_to = real(following, message, found, now, replace(ports, meter=_Muted()), reclaim)
+        if came_to is Outcome.EXPIRED:
+            ports.meter.alert(Alert.EXPIRED, queue=found.queue, type=found.type, job=found.job_id)
+        return came_to
+
+    return follow
+
+
+def _knows_without_a_word(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda message, ports: real(message, replace(ports, meter=_Muted()))
 
 
 def _but(guards: tuple[states.Guard, ...], *left_out: states.Guard) -> tuple[states.Guard, ...]:
@@ -267,6 +288,15 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"explained"}),
         _instead(repair, "_table_may_have_been_away", lambda found, now: False),
         Focus(kinds=("plain", "one"), faults=("throttle",), days=True, age=TEN_DAYS),
+    ),
+    "a job expires, and a person is told of it after the write": Planted(
+        frozenset({"told"}), _instead(acquire, "_follow", _tells_afterwards(acquire._follow))
+    ),
+    "nobody is told of a job whose type no worker knows": Planted(
+        frozenset({"told"}), _instead(run, "_known", _knows_without_a_word(run._known)), Focus(acts=0)
+    ),
+    "an expired job forgets what stood in its way": Planted(
+        frozenset({"told"}), _instead(endings, "with_what_stood_in_its_way", lambda said, job: said)
     ),
     "a second submit overwrites the first": Planted(frozenset({"key", "ends"}), _row(S.SUBMIT, guards=())),
 }

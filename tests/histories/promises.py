@@ -10,6 +10,7 @@ from typing import Any
 
 from shared.domain.doorbell import parse
 from shared.domain.job import Job
+from shared.domain.outcome import Alert
 from shared.domain.states import DEFAULT_STALL_LIMIT, FINAL, TABLE, Seen, State, Transition
 from shared.queues import QUEUES
 from tests.histories.kinds import KINDS
@@ -70,6 +71,7 @@ class Promises:
         self.broken: Broken | None = None
         self.rows: dict[str, int] = {row.name: 0 for row in TABLE}
         self.holders: dict[str, Process] = {}
+        self.alerted: set[tuple[Alert, str]] = set()
         self.at_work: dict[Process, list[tuple[Run, Handling]]] = {}
 
     def fail(self, promise: str, detail: str) -> None:
@@ -152,6 +154,7 @@ class Promises:
             self.hold("stalls", silent and life.vanished(min(life.silent, DEFAULT_STALL_LIMIT + 1)), told)
         if move.name == "defer" and new.next_attempt_at is not None:
             self._waits_as_asked(old, new, new.next_attempt_at, life, process)
+        self._told(old, new, move, told)
         self._cancels(old, new, life, move, process, told)
 
     def _waits_as_asked(self, old: Job, new: Job, at: datetime, life: Life, process: Process) -> None:
@@ -159,6 +162,14 @@ class Promises:
         longest = timedelta(seconds=old.run) + EARLY
         prompt = life.kind is not KINDS["restless"] or at - process.now() <= longest
         self.hold("prompt", prompt, lambda: f"{old.job_id} waits until {at} after {old.run} runs")
+
+    def _told(self, old: Job, new: Job, move: Transition, told: Callable[[], str]) -> None:
+        """No job ends where nobody looks: what no DLQ shows, an alarm does, and the record says why."""
+        if new.state is State.EXPIRED:
+            self.hold("told", (Alert.EXPIRED, new.job_id) in self.alerted, told)
+            self.hold("told", (old.reason or "") in str(new.reason), told)
+        if move.name.startswith("defer (unleased") and any(word in str(new.reason) for word in ("knows no", "newer")):
+            self.hold("told", (Alert.TYPE_NOT_KNOWN, new.job_id) in self.alerted, told)
 
     def _cancels(
         self, old: Job, new: Job, life: Life, move: Transition, process: Process, told: Callable[[], str]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 
+from shared.adapters.system import PowertoolsMeter
+from shared.domain.outcome import Alert
 from shared.queues import QUEUES
 from tests.infrastructure.stages import ROOT
 
@@ -78,6 +81,31 @@ def test_a_relay_that_falls_a_minute_behind_is_noticed(every_stage) -> None:
     alarm = _alarms(every_stage)["relay-behind"]
     assert (alarm["MetricName"], alarm["Threshold"]) == ("IteratorAge", 60_000)
     assert _dimensions(alarm) == {"FunctionName": f"holdfast-{every_stage.stage}-relay"}
+
+
+@pytest.mark.parametrize(
+    ("alarm", "alert", "of"),
+    [
+        ("expired", Alert.EXPIRED, (1, 1)),
+        ("type-not-loaded", Alert.TYPE_NOT_LOADED, (1, 1)),
+        ("type-not-known", Alert.TYPE_NOT_KNOWN, (5, 15)),
+    ],
+)
+def test_what_no_dead_letter_queue_tells_has_an_alarm_on_what_the_code_emits(
+    every_stage, capsys, alarm, alert, of
+) -> None:
+    for lane in QUEUES.values():
+        watches = _alarms(every_stage)[f"{lane.slug}-{alarm}"]
+        PowertoolsMeter().alert(alert, queue=lane.name, type="note", job="job_1")
+        emitted = json.loads(capsys.readouterr().out)
+        (declared,) = emitted["_aws"]["CloudWatchMetrics"]
+        assert [watches["MetricName"]] == [metric["Name"] for metric in declared["Metrics"]]
+        assert watches["Namespace"] == declared["Namespace"]
+        dimensions = {name: emitted[name] for name in declared["Dimensions"][0]}
+        assert _dimensions(watches) == dimensions == {"queue": lane.name}
+        assert emitted[watches["MetricName"]] == [watches["Threshold"]]
+        assert (watches.get("DatapointsToAlarm"), watches["EvaluationPeriods"]) == of
+        assert watches["Statistic"] == "Sum"
 
 
 def test_an_api_that_serves_nobody_is_noticed(every_stage) -> None:

@@ -79,6 +79,20 @@ def is_header(parameter: Any) -> bool:
     return bool(parameter.get("in") == "header")
 
 
+@pytest.mark.parametrize(
+    ("stage", "who"),
+    [
+        ("prod", {"caller": "$context.identity.userArn"}),
+        ("local", {"caller": "$context.identity.userArn"}),
+        ("jwt", {"subject": "$context.authorizer.claims.sub", "tenant": "$context.authorizer.claims.tenant"}),
+    ],
+)
+def test_an_access_log_names_the_caller_as_its_stage_knows_them(stacks, stage, who) -> None:
+    (published,) = stacks(stage).of("AWS::ApiGatewayV2::Stage").values()
+    log = json.loads(published["Properties"]["AccessLogSettings"]["Format"])
+    assert {name: log[name] for name in ("caller", "subject", "tenant") if name in log} == who
+
+
 def test_the_function_ends_before_the_gateway_stops_waiting(every_stage) -> None:
     api = every_stage.properties("AWS::Lambda::Function", "FunctionName")[f"holdfast-{every_stage.stage}-api"]
     assert api["Timeout"] < 29

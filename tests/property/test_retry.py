@@ -21,13 +21,18 @@ from shared.domain.retry import (
     WaitOut,
     judge,
 )
-from shared.errors import DeclarationError
+from shared.errors import LONGEST_RETRY_AFTER, DeclarationError
 from shared.jobs import Catalogue
 from tests.builders import NOW, a_running_job
 
 CLASSES = st.sampled_from(FailureClass)
 FAILURES = st.builds(
-    Failure, CLASSES, st.just("code"), st.just("message"), st.none() | st.timedeltas(timedelta(), timedelta(days=2))
+    Failure,
+    CLASSES,
+    st.just("code"),
+    st.just("message"),
+    st.none() | st.timedeltas(timedelta(), timedelta(days=2)),
+    no_sooner=st.just(timedelta()) | st.timedeltas(timedelta(), timedelta(hours=1)),
 )
 DELAYS = st.lists(st.timedeltas(timedelta(), timedelta(hours=6)), max_size=8).map(tuple)
 POLICIES = st.builds(
@@ -44,17 +49,50 @@ def test_a_verdict_keeps_every_bound(failure, policy, jitter, attempts, left) ->
         case Retry(at) | WaitOut(at) as verdict:
             assert failure.failure_class in MAY_GO_ON
             assert at < job.deadline_at, "nothing is planned beyond the deadline"
-            assert at - NOW >= (failure.retry_after or timedelta()), "a Retry-After is never undercut"
+            assert at - NOW >= failure.no_sooner, "until then something of the attempt may still run"
+            asked = failure.retry_after or timedelta()
+            if asked < left:
+                assert at - NOW >= asked, "a Retry-After is not undercut"
+            else:
+                assert at - NOW >= left * 0.79, "one beyond its age is cut to what that allows"
+                assert "asked to wait" in verdict.failure.message, "and the record says so"
             if isinstance(verdict, Retry):
                 assert attempts < policy.max_attempts, "attempts are bounded"
                 assert at - NOW >= policy.delay(failure, attempts) / 2
                 longest = policy.delay(failure, attempts) + HERD_SPREAD
-                assert at - NOW <= max(longest, (failure.retry_after or timedelta()) + longest)
+                assert at - NOW <= max(asked, failure.no_sooner) + longest
             else:
                 assert failure.failure_class is FailureClass.ENVIRONMENTAL
         case Die(final):
             used_up = attempts >= policy.max_attempts and failure.failure_class is FailureClass.TRANSIENT
             assert failure.failure_class not in MAY_GO_ON or used_up or final.failure_class is FailureClass.MAX_AGE
+            if failure.failure_class in MAY_GO_ON and not used_up:
+                assert left <= max(policy.outage(timedelta()), policy.delay(failure, attempts)) + HERD_SPREAD + (
+                    failure.no_sooner
+                ), "no server's wish alone ends a job"
+
+
+@pytest.mark.parametrize("asked", [timedelta(seconds=200_000), LONGEST_RETRY_AFTER], ids=["200000", "epoch-second"])
+@given(jitter=JITTER)
+def test_a_retry_after_beyond_a_jobs_age_kills_it_at_no_first_attempt(asked: timedelta, jitter: float) -> None:
+    """It looks again within what its age allows, a tenth of that left for its start, and its record says why."""
+    job = a_running_job(attempts=1, max_attempts=8, deadline_at=NOW + timedelta(hours=24))
+    verdict = judge(
+        Failure(FailureClass.TRANSIENT, "http-429", "busy", asked, told=True), job, DEFAULT_POLICY, NOW, jitter
+    )
+    assert isinstance(verdict, Retry)
+    assert timedelta(hours=19) < verdict.at - NOW <= timedelta(hours=21, minutes=36)
+    assert verdict.failure.message.startswith(f"asked to wait {asked // timedelta(hours=1)} h, its age allows ")
+    assert verdict.failure.message.endswith("; busy")
+
+
+def test_what_an_attempt_itself_must_wait_for_is_never_cut() -> None:
+    """A hung handler may run until its process ends: its retry comes after that, or not at all."""
+    job = a_running_job(attempts=1, deadline_at=NOW + timedelta(minutes=5))
+    hung = Failure(FailureClass.TRANSIENT, "deadline-exceeded", "no end", no_sooner=timedelta(minutes=6))
+    verdict = judge(hung, job, DEFAULT_POLICY, NOW, 0.5)
+    assert isinstance(verdict, Die)
+    assert verdict.failure.failure_class is FailureClass.MAX_AGE
 
 
 @given(JITTER)

@@ -86,3 +86,14 @@ def test_a_trusted_caller_sees_every_job_and_names_the_tenant_in_the_body(auth: 
 def test_an_unknown_way_to_authenticate_stops_the_function_at_cold_start() -> None:
     with pytest.raises(SettingsError, match="basic"):
         Identity("basic", "-")
+
+
+def test_the_line_of_a_call_names_who_made_it(client: Client) -> None:
+    """The access log cannot name a claim whose name is no word; a refused token is named as well."""
+    client.post("/exports", EXPORT, claims=ACME | {"sub": "user-7"})
+    client.get("/jobs/job_" + "0" * 26, claims={"sub": "user-8"})
+    lines = [line for name, line in client.log.lines if name == "answered"]
+    assert [(line.get("subject"), line.get("tenant")) for line in lines] == [("user-7", "acme-eu"), ("user-8", None)]
+    trusted = Client()
+    trusted.post("/exports", EXPORT)
+    assert not {"subject", "tenant"} & set(trusted.log.lines[-1][1])

@@ -11,10 +11,12 @@ import pytest
 from lambdas.api.gateway import from_event
 from shared.domain.job import Job, Progress
 from shared.domain.states import State
+from shared.domain.told import told_digest
 from tests.api import Answered, Client
 from tests.builders import MINUTE, NOW, a_job, a_running_job
 
 STORED = {"file": {"key": "exports/acme-eu/2026-05/invoice-export.pdf", "size": 9, "contentType": "application/pdf"}}
+SAID = {"error_message": "row 7: no amount", "error_told": told_digest("row 7: no amount")}
 DONE = {"state": State.COMPLETED, "completed_at": NOW, "expires_at": NOW + timedelta(days=14), "attempts": 1}
 
 
@@ -58,7 +60,7 @@ def test_a_dead_job_shows_why() -> None:
         dead_at=NOW + timedelta(milliseconds=1),
         error_class="deterministic",
         error_code="csv-row-invalid",
-        error_message="row 7: no amount",
+        **SAID,
         first_error_at=NOW,
         last_error_at=NOW,
     )
@@ -71,6 +73,24 @@ def test_a_dead_job_shows_why() -> None:
         "firstAt": "2026-05-31T12:00:00.000Z",
         "lastAt": "2026-05-31T12:00:00.000Z",
     }
+
+
+FOREIGN = "ConnectionError: no route to db.internal"
+
+
+@pytest.mark.parametrize(
+    "mark", [{}, {"error_told": told_digest("row 7: no amount")}], ids=["never marked", "marked by an older attempt"]
+)
+def test_a_foreign_exceptions_words_are_not_the_callers(mark: dict[str, Any]) -> None:
+    """Older versions marked no message; in a rolling deployment one of them writes another below our mark."""
+    failed = {"error_class": "transient", "error_code": "ConnectionError", "error_message": FOREIGN} | mark
+    waits = seen(a_job(state=State.RETRYING, reason=f"ConnectionError: {FOREIGN}", next_attempt_at=NOW, **failed))
+    assert waits.json["error"] == {"class": "transient", "code": "ConnectionError"}
+    assert waits.json["reason"] == "ConnectionError"
+    dead = a_job(state=State.DEAD, dead_at=NOW, **failed)
+    assert "transient ConnectionError" in holding(dead).get(f"/jobs/{dead.job_id}/result").json["detail"]
+    for path in (f"/jobs/{dead.job_id}", f"/jobs/{dead.job_id}/result"):
+        assert "db.internal" not in waits.text + holding(dead).get(path).text
 
 
 def test_a_completed_job_leads_to_its_result() -> None:
@@ -156,7 +176,7 @@ def test_a_result_is_a_redirect_to_a_link_of_five_minutes() -> None:
     [
         ({}, "queued; ask again", True),
         ({"state": State.RUNNING}, "running; ask again", True),
-        ({"state": State.DEAD, "dead_at": NOW, "error_message": "row 7: no amount"}, "row 7: no amount", False),
+        ({"state": State.DEAD, "dead_at": NOW, **SAID}, "row 7: no amount", False),
         ({"state": State.CANCELLED, "ended_at": NOW, "reason": "ordered twice"}, "ordered twice", False),
         ({"state": State.EXPIRED, "ended_at": NOW, "reason": "deadline passed"}, "deadline passed", False),
         (DONE, "leave no file", False),

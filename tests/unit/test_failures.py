@@ -20,7 +20,7 @@ import urllib3.exceptions
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ValidationError
 
-from shared.domain.failures import classify, parse_retry_after
+from shared.domain.failures import classify
 from shared.domain.retry import FailureClass
 from shared.errors import DeterministicFailure, EnvironmentalFailure, TransientFailure, UnknownOutcome
 from tests.builders import NOW
@@ -138,16 +138,6 @@ def test_an_exception_belongs_to_its_class_under_a_short_code(
 )
 def test_a_servers_retry_after_is_read_wherever_it_stands(error: BaseException) -> None:
     assert classify(error, NOW).retry_after == timedelta(seconds=120)
-
-
-@pytest.mark.parametrize("value", ["", "soon", "-5", "1e400", "Wed, 99 Foo 2026", "٣"])
-def test_a_retry_after_that_says_nothing_sensible_never_raises(value: str) -> None:
-    wait = parse_retry_after(value, NOW)
-    assert wait is None or timedelta() <= wait <= timedelta(days=30)
-
-
-def test_a_retry_after_of_years_is_cut() -> None:
-    assert parse_retry_after("999999999999", NOW) == timedelta(days=30)
 
 
 @pytest.mark.parametrize("response", [None, "text", {"Error": "text"}, {"Error": {}}, {"ResponseMetadata": None}, 7])

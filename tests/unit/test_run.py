@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shared.domain.job import Job, Progress
-from shared.domain.outcome import Outcome
+from shared.domain.outcome import Alert, Outcome
 from shared.domain.run import StoredFile
 from shared.domain.states import CANCEL_RUNNING, COMPLETE, RECLAIM, RENEW, REQUEST_CANCEL, Seen, State
 from shared.errors import (
@@ -184,7 +184,8 @@ def test_a_job_type_file_that_does_not_import_defers_its_jobs_and_spares_the_oth
     bad, good = world.submitted(a_job(type="broken")), world.submitted(a_job())
     assert run_batch([bad, good], ports) == [bad.message_id]
     assert world.found(good).state is State.COMPLETED
-    assert "no module named stripe" in str(world.found(bad).reason)
+    assert world.found(bad).reason == "job type 'broken' cannot be loaded (ImportError)", "the log has its words"
+    assert world.meter.alerts == [(Alert.TYPE_NOT_LOADED, bad.job_id)], "a person hears of it at once"
 
 
 # ---- refused leases: the one rule for messages ----------------------------------------------------------------------

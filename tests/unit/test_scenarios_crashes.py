@@ -15,7 +15,7 @@ from shared.domain.states import LEASE, Seen, State
 from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.queues import QUEUES
 from tests.api import Client
-from tests.builders import NOW, MemoryDeadLetters, RecordedLog, a_job
+from tests.builders import NOW, MemoryDeadLetters, RecordedLog, RecordedMeter, a_job
 from tests.chaos.cloud import Cloud
 from tests.chaos.kinds import Kind, post, request
 from tests.chaos.process import Strike
@@ -73,7 +73,12 @@ def test_a_function_killed_without_a_word_until_its_budget_is_gone_reads_dead_wi
     job = a_job(max_attempts=max_attempts)
     client.store.submit(job, NOW)
     ports = SweeperPorts(
-        store=client.store, dead_letters=MemoryDeadLetters(), clock=client.clock, log=RecordedLog(), queues=QUEUES
+        store=client.store,
+        dead_letters=MemoryDeadLetters(),
+        clock=client.clock,
+        log=RecordedLog(),
+        meter=RecordedMeter(),
+        queues=QUEUES,
     )
     shown: list[str] = []
     while (found := client.store.get(job.job_id)) is not None and found.state is State.QUEUED:

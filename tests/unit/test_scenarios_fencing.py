@@ -159,7 +159,12 @@ def test_a_lease_renewed_while_the_sweeper_looks_stays_its_holders_and_the_lost_
 
     world.store.get = renewed_meanwhile  # type: ignore[method-assign]
     ports = SweeperPorts(
-        store=world.store, dead_letters=MemoryDeadLetters(), clock=world.clock, log=world.log, queues=QUEUES
+        store=world.store,
+        dead_letters=MemoryDeadLetters(),
+        clock=world.clock,
+        log=world.log,
+        meter=world.meter,
+        queues=QUEUES,
     )
     repaired = sweep_job(message.job_id, ports, queue_empty=False)
     assert repaired is not None

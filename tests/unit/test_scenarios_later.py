@@ -61,7 +61,9 @@ def test_a_job_for_later_starts_once_at_its_time_and_is_nowhere_in_flight_until_
     ports = {"store": store, "clock": clock, "log": seen, "queues": QUEUES}
     for at in ticks(NOW + ahead):
         clock.at = at
-        sweep = sweep_job(job.job_id, SweeperPorts(dead_letters=MemoryDeadLetters(), **ports), queue_empty=True)  # type: ignore[arg-type]
+        sweep = sweep_job(
+            job.job_id, SweeperPorts(dead_letters=MemoryDeadLetters(), meter=world.meter, **ports), queue_empty=True
+        )  # type: ignore[arg-type]
         assert sweep is None, "what waits is not broken"
         promote(PromoterPorts(**ports), LOOK_AHEAD)  # type: ignore[arg-type]
         images, relayed = store.images[relayed:], len(store.images)

@@ -20,7 +20,7 @@ from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.submit import JobRequest, submit
 from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.queues import QUEUES
-from tests.builders import NOW, MemoryDeadLetters, MemoryDoorbell, RecordedLog, TestClock, a_message
+from tests.builders import NOW, MemoryDeadLetters, MemoryDoorbell, RecordedLog, RecordedMeter, TestClock, a_message
 from tests.world import OneType, World
 
 STANDARD, FIFO = "exports.month-end", "webhooks.partner-a"
@@ -102,7 +102,12 @@ class LossyCloud:
         """The promoter's and the sweeper's minute."""
         promoter = PromoterPorts(store=self.store, clock=self.clock, log=RecordedLog(), queues=QUEUES)
         sweeper = SweeperPorts(
-            store=self.store, dead_letters=MemoryDeadLetters(), clock=self.clock, log=RecordedLog(), queues=QUEUES
+            store=self.store,
+            dead_letters=MemoryDeadLetters(),
+            clock=self.clock,
+            log=RecordedLog(),
+            meter=RecordedMeter(),
+            queues=QUEUES,
         )
         for job in jobs:
             promote_job(job.job_id, self.clock.now(), LOOK_AHEAD, promoter)

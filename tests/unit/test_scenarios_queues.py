@@ -28,7 +28,7 @@ from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters
 from shared.queues import QUEUES, Queue
 from tests.aws import create_jobs_table
-from tests.builders import NOW, RecordedLog, TestClock, a_job
+from tests.builders import NOW, RecordedLog, RecordedMeter, TestClock, a_job
 from tests.world import Handler, OneType, Order, World
 
 STANDARD, FIFO = QUEUES["exports.month-end"], QUEUES["webhooks.partner-a"]
@@ -67,7 +67,12 @@ class Throttled:
     def sweep(self) -> list[tuple[str, bool]]:
         letters = SqsDeadLetters(self.sqs, "hf", self.log)
         ports = SweeperPorts(
-            store=self.store, dead_letters=letters, clock=self.clock, log=self.log, queues={self.queue.name: self.queue}
+            store=self.store,
+            dead_letters=letters,
+            clock=self.clock,
+            log=self.log,
+            meter=RecordedMeter(),
+            queues={self.queue.name: self.queue},
         )
         return [(one.invariant, one.done) for one in sweep_dead_letters(self.queue, ports)]
 

@@ -25,6 +25,7 @@ from tests.builders import (
     MemoryDeadLetters,
     MemoryDoorbell,
     RecordedLog,
+    RecordedMeter,
     TestClock,
     a_job,
     a_message,
@@ -58,6 +59,7 @@ class Sweeper:
             dead_letters=process.port("dead_letters", self.dlq),
             clock=self.clock,
             log=self.log,
+            meter=RecordedMeter(),
             queues=QUEUES,
         )
 

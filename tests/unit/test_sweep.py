@@ -17,7 +17,16 @@ from shared.errors import MoveRefused, StoreUnavailable
 from shared.operations.sweep import Repaired, SweeperPorts, sweep_dead_letters, sweep_job
 from shared.ports import Message
 from shared.queues import QUEUES
-from tests.builders import NOW, MemoryDeadLetters, RecordedLog, TestClock, a_job, a_message, a_running_job
+from tests.builders import (
+    NOW,
+    MemoryDeadLetters,
+    RecordedLog,
+    RecordedMeter,
+    TestClock,
+    a_job,
+    a_message,
+    a_running_job,
+)
 
 LANE = QUEUES["exports.month-end"]
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -30,10 +39,13 @@ class World:
     dlq: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     clock: TestClock = field(default_factory=TestClock)
     log: RecordedLog = field(default_factory=RecordedLog)
+    meter: RecordedMeter = field(default_factory=RecordedMeter)
 
     @property
     def ports(self) -> SweeperPorts:
-        return SweeperPorts(store=self.store, dead_letters=self.dlq, clock=self.clock, log=self.log, queues=QUEUES)
+        return SweeperPorts(
+            store=self.store, dead_letters=self.dlq, clock=self.clock, log=self.log, meter=self.meter, queues=QUEUES
+        )
 
     def submitted(self, job: Job) -> Job:
         self.store.submit(job, NOW)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
+from shared import telemetry
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
-from shared.domain.outcome import Outcome
+from shared.domain.outcome import Alert, Outcome
 from shared.ports import Measured
 
 
@@ -41,6 +42,27 @@ def test_a_batch_is_one_metric_line_per_job_type_with_what_an_operator_asks_for(
     assert {"queue", "type"} <= set(export["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0])
     assert note["Stale"] == [1.0]
     assert "RunTime" not in note
+
+
+def test_an_alert_is_one_whole_line_under_its_queue_alone_that_names_the_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all workers and the sweeper, whatever service they say they are."""
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "worker")
+    with ThreadPoolExecutor(8) as pool:
+        for n in range(200):
+            pool.submit(PowertoolsMeter().alert, Alert.EXPIRED, queue="thumbnails", type="thumbnail", job=f"job_{n}")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["job"] for line in lines} == {f"job_{n}" for n in range(200)}
+    assert {tuple(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]) for line in lines} == {("queue",)}
+    assert {(line["queue"], line["type"], *line["AlertExpired"]) for line in lines} == {
+        ("thumbnails", "thumbnail", 1.0)
+    }
+
+
+def test_every_alert_has_the_name_that_the_stacks_watch() -> None:
+    watched = {telemetry.JOBS_EXPIRED, telemetry.TYPE_NOT_LOADED, telemetry.TYPE_NOT_KNOWN}
+    assert {telemetry.alert_metric(alert) for alert in Alert} == watched
 
 
 def test_a_batch_of_nothing_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.queues import QUEUES
-from tests.builders import NOW, RecordedLog, TestClock, a_job, a_message, a_running_job
+from tests.builders import NOW, RecordedLog, RecordedMeter, TestClock, a_job, a_message, a_running_job
 from tests.histories.sqs import Sqs, event_record
 from tests.world import Order, World
 
@@ -204,7 +204,7 @@ def test_a_job_whose_cancellation_was_requested_is_cancelled_not_parked() -> Non
 
         def delete(self, queue: Any, messages: Any) -> None: ...
 
-    ports = SweeperPorts(store=store, dead_letters=Dlq(), clock=clock, log=log, queues=QUEUES)
+    ports = SweeperPorts(store=store, dead_letters=Dlq(), clock=clock, log=log, meter=RecordedMeter(), queues=QUEUES)
     sweep_dead_letters(QUEUES[job.queue], ports)
     sweep_job(job.job_id, ports, queue_empty=False)
     found = store.get(job.job_id)
@@ -228,6 +228,7 @@ def test_a_crash_on_a_busy_fifo_lane_leaves_the_order_of_its_key() -> None:
         dead_letters=None,
         clock=world.clock,
         log=world.log,
+        meter=world.meter,
         queues=QUEUES,  # type: ignore[arg-type]
     )
     sweep_job(first.job_id, ports, queue_empty=False)
@@ -255,6 +256,7 @@ def test_a_retrying_fifo_job_whose_mark_never_landed_keeps_its_place_on_a_busy_l
         dead_letters=None,
         clock=world.clock,
         log=world.log,
+        meter=world.meter,
         queues=QUEUES,  # type: ignore[arg-type]
     )
     sweep_job(first.job_id, ports, queue_empty=False)
@@ -293,7 +295,9 @@ def test_a_standard_dlq_with_six_hundred_dead_jobs_still_shows_what_lies_behind_
     stuck = a_job(outbox=None, published_at=NOW)
     store.submit(stuck, NOW)
     send(stuck, mark=False)
-    ports = SweeperPorts(store=store, dead_letters=Dlq(), clock=clock, log=RecordedLog(), queues=QUEUES)
+    ports = SweeperPorts(
+        store=store, dead_letters=Dlq(), clock=clock, log=RecordedLog(), meter=RecordedMeter(), queues=QUEUES
+    )
     for _ in range(60):
         sweep_dead_letters(lane, ports)
         clock.forward(MINUTE)

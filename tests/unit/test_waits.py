@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.wire import UnreadableRecordError
 from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Defer
@@ -298,7 +299,7 @@ def test_a_record_nobody_can_read_keeps_none_behind_it_waiting_and_is_heard_of()
 
     def unreadable(job_id: str):  # type: ignore[no-untyped-def]
         if job_id == jobs[2].job_id:
-            raise ValueError("attribute 'state' is no State: 'archived'")
+            raise UnreadableRecordError("attribute 'state' is no State: 'archived'")
         return plain_get(job_id)
 
     world.store.get = unreadable  # type: ignore[method-assign]
