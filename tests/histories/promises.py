@@ -4,6 +4,7 @@ here looks at a guard of the table: each promise is said anew, from what the his
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,7 +46,7 @@ MANY = 100
 """Receives that reached no worker, where a message may be moved for that."""
 
 MOST_LEASES = 21
-"""By one message of a standard lane."""
+"""By one message of a standard lane, or for each copy of it."""
 
 EARLY = timedelta(seconds=2)
 """A job may start sooner than it was asked for by no more than clocks differ."""
@@ -197,7 +198,8 @@ class Promises:
         self.hold("stalls", life.silent <= DEFAULT_STALL_LIMIT, told)
         self.hold("dispatch", bool(self._doorbells(old, process)), lambda: f"{told()}, though it holds {process.about}")
         life.leases.update(self._doorbells(old, process))
-        fresh = QUEUES[old.queue].fifo or max(life.leases.values()) <= MOST_LEASES
+        copies = max(Counter(name.rstrip("'") for name in life.leases).values(), default=1)
+        fresh = QUEUES[old.queue].fifo or max(life.leases.values(), default=0) <= MOST_LEASES * copies
         self.hold("fresh", fresh, lambda: f"one message brought more than {MOST_LEASES} leases: {life.leases}")
         ahead = self._ahead(old, process)
         self.hold("order", not ahead, lambda: f"{told()}, before {ahead}")
