@@ -266,9 +266,12 @@ PLANTED: Mapping[str, Planted] = {
         _instead(run, "unready", lambda receives: timedelta(seconds=33)),
         Focus(kinds=("plain", "one"), faults=("away",)),
     ),
-    "a wait of no time never leaves its message": Planted(
+    "a wait of no time takes none, and never leaves its message": Planted(
         frozenset({"fresh"}),
-        _instead(settle, "leaves_its_message", _leaves_if_it_waits),
+        _both(
+            _instead(settle, "leaves_its_message", _leaves_if_it_waits),
+            _instead(settle, "shortest_defer", lambda receives, runs: timedelta()),
+        ),
         Focus(kinds=("restless",), lanes=(STANDARD,)),
     ),
     "a job that waited behind another has spent its receives": Planted(
