@@ -48,7 +48,12 @@ class JobStore(Protocol):
         """
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
-        """Store a payload too large for the record, under a digest of its text, before the record that names it."""
+        """Store a payload too large for the record, under a digest of its text, before the record that names it. What
+        stands there already may be an accepted job's: its time to live only ever grows.
+        """
+
+    def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
+        """Keep a stored payload until then at least; False when it is gone. Puts nothing, so a worker may do it."""
 
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """The stored payload, read strongly; None when it is gone."""
@@ -56,8 +61,8 @@ class JobStore(Protocol):
     def record_run(self, record: RunRecord) -> None:
         """Add one run to the job's history."""
 
-    def runs(self, job_id: str) -> Sequence[RunRecord]:
-        """The job's history, oldest run first."""
+    def runs(self, job: Job) -> Sequence[RunRecord]:
+        """The job's own history, oldest run first, without that of an earlier job under the same id (`own_runs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

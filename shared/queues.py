@@ -167,6 +167,15 @@ class Queue:
         """What SQS hides a message for until the worker says better (lease + 3 s, first thing in a batch)."""
         return self.function_timeout * VISIBILITY_PER_TIMEOUT
 
+    def serves(self, declared: Queue, deadline: timedelta) -> bool:
+        """Whether this lane's worker may run a job of a type that is declared for that lane, with this deadline: it has
+        the time, the memory and the rights.
+        """
+        if declared.name == self.name:
+            return True
+        enough = deadline <= self.deadline and declared.memory_mb <= self.memory_mb
+        return enough and set(declared.rights) <= set(self.rights)
+
     def physical_name(self, prefix: str) -> str:
         """The SQS queue's name under a stage's prefix, "holdfast-dev" → "holdfast-dev-webhooks-partner-a.fifo"."""
         return self._physical(prefix, "")

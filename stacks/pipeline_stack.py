@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -59,8 +59,17 @@ class PipelineStack(cdk.Stack):
         self.relay = self._relay(self._parked_queue())
         self.promoter = self._promoter()
         self.tally = self._tally()
-        self.door = FrontDoor(self, "Door", stage=stage, function=self._api().function)
+        api = self._api()
+        self._deploy_before(self.relay, [*self.workers.values(), api])
+        self.door = FrontDoor(self, "Door", stage=stage, function=api.function)
         self._say_where_things_are()
+
+    def _deploy_before(self, relay: PythonFunction, others: Sequence[PythonFunction]) -> None:
+        """A lane that is new in a deployment is known to the relay before anyone queues a job there: an older relay
+        would park the doorbell.
+        """
+        for other in others:
+            other.function.node.default_child.add_dependency(relay.function.node.default_child)  # type: ignore[union-attr]
 
     @property
     def _common(self) -> dict[str, str]:

@@ -19,6 +19,11 @@ NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
+def a_minute_left() -> timedelta:
+    """A relay's invocation that has only begun."""
+    return MINUTE
+
+
 def a_job(**fields: Any) -> Job:
     """A freshly submitted job, with these fields changed."""
     job_id = fields.pop("job_id", None) or random_job_id(NOW, secrets.token_bytes(10))

@@ -25,7 +25,9 @@ from shared.domain.states import (
 from tests.builders import NOW, a_job
 
 CHANGES: Mapping[str, Any] = {
+    "queue": "thumbnails",
     "open_key": "open#exports.month-end#3",
+    "rerouted_at": NOW,
     "available_at": NOW,
     "run_at": NOW + timedelta(hours=2),
     "due_key": "due#7",
@@ -160,6 +162,8 @@ def broken(guard: Guard, job: Job) -> list[Job]:
             return [replace(job, checkpoint={"page": 7})]
         case Either(options) if Versus("attempts", ">=", other="max_attempts") in options:
             return [replace(job, stalls=0, attempts=2)]
+        case Either(options) if Missing("rerouted_at") in options:
+            return [replace(job, rerouted_at=NOW - timedelta(minutes=14))]
         case EffectFree(takeover=True):
             return [_with(job, EFFECT_COMPLETED, job.run - 1), _with(job, EFFECT_STARTED, job.run)]
         case EffectFree(takeover=False):

@@ -46,13 +46,14 @@ class OneType:
     policy: RetryPolicy = field(default_factory=lambda: replace(DEFAULT_POLICY, spread=timedelta()))
     deadline: timedelta = timedelta(minutes=10)
     lease: timedelta = LEASE
+    queue: str = "exports.month-end"
 
     def get(self, name: str) -> JobType | None:
         if name != "invoice-export":
             return None
         return JobType(
             name=name,
-            queue=QUEUES["exports.month-end"],
+            queue=QUEUES[self.queue],
             payload=Order,
             handler=self.handler,
             version=self.version,
@@ -69,6 +70,7 @@ class OneType:
 class World:
     handler: Handler = lambda payload, run: None
     queue: str = "exports.month-end"
+    declared_for: str = ""
     requires_result: bool = False
     version: int = 1
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
@@ -100,7 +102,14 @@ class World:
             files=None,  # type: ignore[arg-type]
             effects=PowertoolsEffects(self.store, self.clock),
             catalogue=OneType(  # type: ignore[arg-type]
-                self.handler, self.requires_result, self.version, self.upgrades, self.policy, self.deadline, self.lease
+                self.handler,
+                self.requires_result,
+                self.version,
+                self.upgrades,
+                self.policy,
+                self.deadline,
+                self.lease,
+                self.declared_for or self.queue,
             ),
             clock=self.clock,
             log=self.log,

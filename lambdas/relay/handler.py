@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -23,7 +25,7 @@ CLIENT = Config(
     connect_timeout=1,
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 3},
-    max_pool_connections=MARK_THREADS,
+    max_pool_connections=max(MARK_THREADS, 2 * len(QUEUES)),  # each queue and each DLQ has a thread
 )
 PORTS = RelayPorts(
     store=DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
@@ -31,9 +33,11 @@ PORTS = RelayPorts(
     clock=SystemClock(),
     log=PowertoolsLog(Logger(service="relay")),
     queues=QUEUES,
+    time_left=timedelta,
 )
 
 
-def handler(event: Mapping[str, Any], context: object) -> None:  # noqa: ARG001
+def handler(event: Mapping[str, Any], context: Any) -> None:
     """One batch of the jobs table's stream. Raises RingRefused when the stream must deliver it again."""
-    relay([outbox_record(record) for record in event["Records"]], PORTS)
+    ports = replace(PORTS, time_left=lambda: timedelta(milliseconds=context.get_remaining_time_in_millis()))
+    relay([outbox_record(record) for record in event["Records"]], ports)

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.adapters.expressions import Expression
 from shared.adapters.wire import Item, encode, from_item, job_key, plain, to_item
-from shared.domain.job import Job, RunRecord, from_ms
+from shared.domain.job import Job, RunRecord, from_ms, own_runs
 from shared.domain.states import SUBMIT, Seen, Transition
 from shared.errors import AlreadySubmitted, MoveRefused, StoreUnavailable
 from shared.ports import Row
@@ -107,12 +107,34 @@ class DynamoJobStore:
             yield item["pk"]["S"].removeprefix("JOB#")
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
-        """See JobStore. Unconditional: its key names its content, so a repeat writes the same."""
-        item = _payload_key(job_id, ref) | {
-            "payload": {"S": payload},
-            "expires_at": encode("expires_at", expires_at),
-        }
-        self._call("put_item", TableName=self._table, Item=item)
+        """See JobStore. Its key names its content, so only the time to live can differ from what stands there."""
+        until = encode("expires_at", expires_at)
+        try:
+            self._call(
+                "put_item",
+                TableName=self._table,
+                Item=_payload_key(job_id, ref) | {"payload": {"S": payload}, "expires_at": until},
+                ConditionExpression="attribute_not_exists(pk) OR expires_at < :until",
+                ExpressionAttributeValues={":until": until},
+            )
+        except ClientError as e:
+            _old_item(e)  # refused: it is kept as long, or longer
+
+    def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
+        """See JobStore."""
+        try:
+            self._call(
+                "update_item",
+                TableName=self._table,
+                Key=_payload_key(job_id, ref),
+                UpdateExpression="SET expires_at = :until",
+                ConditionExpression="expires_at < :until",
+                ExpressionAttributeValues={":until": encode("expires_at", expires_at)},
+            )
+        except ClientError as e:
+            _old_item(e)  # refused: it is gone, or kept as long
+            return self.get_payload(job_id, ref) is not None
+        return True
 
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """See JobStore."""
@@ -139,14 +161,14 @@ class DynamoJobStore:
         update = expression.replacement(values)
         self._call("update_item", TableName=self._table, Key=key, UpdateExpression=update, **expression.bound)
 
-    def runs(self, job_id: str) -> Sequence[RunRecord]:
+    def runs(self, job: Job) -> Sequence[RunRecord]:
         """See JobStore."""
         items = self._query(
             KeyConditionExpression="pk = :pk AND begins_with(sk, :run)",
-            ExpressionAttributeValues={":pk": {"S": f"JOB#{job_id}"}, ":run": {"S": "RUN#"}},
+            ExpressionAttributeValues={":pk": {"S": f"JOB#{job.job_id}"}, ":run": {"S": "RUN#"}},
             ConsistentRead=True,
         )
-        return [_run_record(job_id, item) for item in items]
+        return own_runs(job, (_run_record(job.job_id, item) for item in items))
 
     def _query(self, **arguments: Any) -> Iterator[Item]:
         start: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared.domain.job import Job, RunRecord
+from shared.domain.job import Job, RunRecord, own_runs
 from shared.domain.moves import after, allowed
 from shared.domain.quota import Standing
 from shared.domain.share import charged
@@ -23,7 +23,7 @@ class MemoryJobStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        self._payloads: dict[tuple[str, bytes], str] = {}
+        self._payloads: dict[tuple[str, bytes], tuple[str, datetime]] = {}
         self._runs: dict[tuple[str, int], RunRecord] = {}
         self.rows: list[Row] = []
         self.images: list[Job] = []
@@ -63,25 +63,40 @@ class MemoryJobStore:
             found = [j for j in self._jobs.values() if j.due_key == f"due#{shard}" and j.due_at and j.due_at <= horizon]
         return [job.job_id for job in sorted(found, key=lambda job: job.due_at or horizon)]
 
-    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:  # noqa: ARG002
-        """See JobStore. Nothing here outlives a test, so the time to live is not kept."""
+    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
+        """See JobStore."""
         with self._lock:
-            self._payloads[job_id, ref] = payload
+            _, until = self._payloads.get((job_id, ref), ("", expires_at))
+            self._payloads[job_id, ref] = payload, max(until, expires_at)
+
+    def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
+        """See JobStore."""
+        payload = self.get_payload(job_id, ref)
+        if payload is not None:
+            self.put_payload(job_id, ref, payload, expires_at)
+        return payload is not None
 
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """See JobStore."""
         with self._lock:
-            return self._payloads.get((job_id, ref))
+            payload, _ = self._payloads.get((job_id, ref), (None, None))
+            return payload
 
     def record_run(self, record: RunRecord) -> None:
         """See JobStore."""
         with self._lock:
             self._runs[record.job_id, record.run] = record
 
-    def runs(self, job_id: str) -> Sequence[RunRecord]:
+    def runs(self, job: Job) -> Sequence[RunRecord]:
         """See JobStore."""
         with self._lock:
-            return [self._runs[key] for key in sorted(self._runs) if key[0] == job_id]
+            return own_runs(job, [self._runs[key] for key in sorted(self._runs) if key[0] == job.job_id])
+
+    def expire_beside(self, now: datetime) -> None:
+        """As TTL does, without its delay: payloads and history past their time are gone."""
+        with self._lock:
+            self._payloads = {key: kept for key, kept in self._payloads.items() if kept[1] >= now}
+            self._runs = {key: run for key, run in self._runs.items() if run.expires_at >= now}
 
     def _write(self, job: Job) -> None:
         self._jobs[job.job_id] = job

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shared.domain.job import JOB_ID, to_ms
+from shared.domain.job import JOB_ID, Job, tenants_own, to_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,13 @@ class Bell:
         """For FIFO queues. A relay that repeats itself is swallowed there; a repair that rings again is not."""
         said = f"{self.body()} {'' if rung_at is None else to_ms(rung_at)}"
         return hashlib.sha256(said.encode()).hexdigest()
+
+
+def fifo_group(job: Job) -> str:
+    """What a FIFO lane runs one at a time and in order: one tenant's one ordering key. A job without a key is ordered
+    with nothing. A digest, because both in full can exceed the 128 characters of an SQS group.
+    """
+    return job.job_id if job.ordering_key is None else tenants_own(job.tenant, job.ordering_key).hex()
 
 
 def parse(body: str) -> Bell | None:

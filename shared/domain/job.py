@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,14 +26,20 @@ RETENTION: Mapping[State, timedelta] = {
 }
 """How long a record stays after its last move; TTL deletes hours to days later, so readers compare the time."""
 
-LONGEST_RETENTION = max(RETENTION.values())
+LONGEST_RETENTION, SHORTEST_RETENTION = max(RETENTION.values()), min(RETENTION.values())
+
+LATEST_END = timedelta(days=28)
+"""Past its deadline a job's end is recorded no later: a message lies in a queue for at most fourteen days, and for as
+long again in its DLQ, before the sweeper parks its job.
+"""
 
 TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Safe as an S3 key part, an SQS group id, a log field and an index key."""
 
-SAID_AT_SUBMIT = ("type", "queue", "tenant", "payload", "payload_ref", "payload_version", "fingerprint")
+SAID_AT_SUBMIT = ("type", "tenant", "payload", "payload_ref", "payload_version", "fingerprint")
 """What makes a record somebody's job of some type. No move writes or reads it, so the roles of workers, relay and
-promoter may not name it in a write: without it, whatever they put into the table is nothing that a worker can run.
+promoter may not name it in a write: without it, whatever they put into the table is nothing that a worker can run. The
+queue is not among it: a job whose type has moved is rung on another lane, and what it is does not change by that.
 """
 
 OPEN_SHARDS = DUE_SHARDS = 16
@@ -109,6 +115,7 @@ class Job:
     published_at: datetime | None = None
     queued_at: datetime | None = None
     rung_at: datetime | None = None
+    rerouted_at: datetime | None = None
     holder: str | None = None
     lease_expires_at: datetime | None = None
     available_at: datetime | None = None
@@ -155,13 +162,29 @@ class RunRecord:
     expires_at: datetime
 
 
-def job_id_for_key(tenant: str | None, key: str) -> str:
-    """The id that (tenant, Idempotency-Key) always names: 26 base-32 characters of a SHA-256, so 130 bits.
+def beside_expires_at(deadline_at: datetime) -> datetime:
+    """How long what stands beside a record (payload, history) is kept: as long as the record, however it ends."""
+    return deadline_at + LATEST_END + LONGEST_RETENTION
 
-    The length prefix keeps ("ab", "c") and ("a", "bc") apart.
+
+def own_runs(job: Job, runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Those of this job. A key whose record TTL removed may live again under the same id, and history outlives the
+    record: the former job's runs ended a whole retention before this one was created.
     """
-    named = f"{len(tenant or '')}:{tenant or ''}:{key}".encode()
-    return "job_" + _base32(int.from_bytes(hashlib.sha256(named).digest(), "big") >> 126)
+    former_until = job.created_at - SHORTEST_RETENTION / 2  # no two clocks differ by days
+    return [run for run in runs if run.ended_at > former_until]
+
+
+def job_id_for_key(tenant: str | None, key: str) -> str:
+    """The id that (tenant, Idempotency-Key) always names: 26 base-32 characters of a SHA-256, so 130 bits."""
+    return "job_" + _base32(int.from_bytes(tenants_own(tenant, key), "big") >> 126)
+
+
+def tenants_own(tenant: str | None, key: str) -> bytes:
+    """A digest (SHA-256) of one tenant's key, which is no other tenant's: the length keeps ("ab", "c") and ("a", "bc")
+    apart.
+    """
+    return hashlib.sha256(f"{len(tenant or '')}:{tenant or ''}:{key}".encode()).digest()
 
 
 def random_job_id(now: datetime, entropy: bytes) -> str:

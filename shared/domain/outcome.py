@@ -18,6 +18,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     REPLAYED = "replayed"  # a redriven copy of a dead job: queued again, under a new doorbell
+    REROUTED = "rerouted"  # its type has moved: queued on another lane, under a new doorbell
     STALE = "stale"  # the record is final, or has a newer doorbell
     ORPHANED = "orphaned"  # no record: set aside for a human
     WAITING = "waiting"  # another holds the job, or its time has not come
@@ -41,6 +42,7 @@ _ACKNOWLEDGED = frozenset(
         Outcome.CANCELLED,
         Outcome.EXPIRED,
         Outcome.REPLAYED,
+        Outcome.REROUTED,
         Outcome.STALE,
         Outcome.ORPHANED,
     }

@@ -24,6 +24,12 @@ DEFAULT_STALL_LIMIT = 1
 """Recover a crashed run once; the second crash in a row is the job's own doing, so it stops for a human."""
 
 
+REROUTE_REST = timedelta(minutes=15)
+"""Between two changes of a job's lane: longer than a deployment, whose workers of two versions may know its type on
+different lanes and would send it back and forth.
+"""
+
+
 class State(StrEnum):
     """A job is in exactly one of these."""
 
@@ -65,6 +71,11 @@ class Seen:
     def lapse_limit(self) -> datetime | None:
         """Leases that ended before this instant are lapsed, whoever's clock measured them."""
         return None if self.now is None else self.now - CLOCK_MARGIN
+
+    @property
+    def rest_limit(self) -> datetime | None:
+        """A job whose lane changed after this instant stays where it is."""
+        return None if self.now is None else self.now - REROUTE_REST
 
     def value(self, name: str) -> object:
         """What was seen under this name. Raises ValueError if the caller did not say."""
@@ -197,6 +208,7 @@ DEADLINE_PASSED = Versus("deadline_at", "<=", seen="now")
 DISPATCH = _is("dispatch")
 NOT_IN_DUE = Missing("due_key")
 WAIT_OVER = Versus("next_attempt_at", "<=", seen="now")
+RESTED = Either((Missing("rerouted_at"), Versus("rerouted_at", "<=", seen="rest_limit")))
 
 _RING_ADDS = (("dispatch", 1),)
 _RING_FIXED = (("outbox", OUTBOX_OPEN),)
@@ -280,6 +292,18 @@ LEASE = Transition(
     adds=(("run", 1), ("attempts", 1)),
     drops=_LEASE_DROPS,
 )
+REROUTE = Transition(
+    name="reroute",
+    arms=LEASE.arms,
+    target=State.QUEUED,
+    guards=(DISPATCH, *GO, RESTED),
+    sets=("queue", "open_key", "rerouted_at", *_RING_SETS),
+    fixed=_RING_FIXED,
+    adds=_RING_ADDS,
+    drops=(*_RING_DROPS, "next_attempt_at", "reason"),
+)
+"""Its type has moved to another lane, and the worker that got its doorbell may not run it."""
+
 RECLAIM = Transition(
     name="reclaim",
     arms=(_from(State.RUNNING),),
@@ -485,6 +509,7 @@ REPLAY = Transition(
     target=State.QUEUED,
     guards=(DISPATCH,),
     sets=("deadline_at", "open_key", "available_at", *_RING_SETS),
+    may=("queue",),
     fixed=(*_RING_FIXED, ("attempts", 0), ("stalls", 0)),
     adds=_RING_ADDS,
     drops=(

@@ -26,7 +26,7 @@ from shared.domain.waits import RECEIVE_LIMIT, elsewhere, leaves_its_message, un
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.jobs import JobType
 from shared.operations.batch import TRIES_ELSEWHERE, Place, come_back
-from shared.operations.endings import ending
+from shared.operations.endings import ending, renew_payload
 from shared.operations.history import record_lapsed_run
 from shared.ports import Message
 
@@ -104,15 +104,15 @@ def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPor
     try:
         ports.store.apply(message.job_id, DEFER_UNLEASED_LATER if later else DEFER_UNLEASED, seen, **changes)
     except MoveRefused as e:
-        return _settled(_decide(message, e.found, "", ports, None))
+        return without_lease(message, e.found, ports)
     if not later:
         come_back([message], [wait], ports)
     ports.log.event("deferred", level="warning", job=message.job_id, type=message.type, state=State.RETRYING, why=why)
     return Outcome.DEFERRED_IN_DUE if later else Outcome.DEFERRED
 
 
-Reclaim = Callable[[Job], Job | timedelta]
-"""The job taken over, or how long its message shall wait for room."""
+Reclaim = Callable[[Job], Job | timedelta | Outcome]
+"""The job taken over, how long its message shall wait for room, or how the delivery ends instead."""
 
 
 def _decide(
@@ -148,7 +148,7 @@ def _follow(
             return found
         case Next.RECLAIM if reclaim is not None:
             taken = reclaim(found)
-            return taken if isinstance(taken, Job) else _suspect_waits(message, found, seen, taken, ports)
+            return _suspect_waits(message, found, seen, taken, ports) if isinstance(taken, timedelta) else taken
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
@@ -157,6 +157,8 @@ def _follow(
     move, changes, outcome = ending(following, found, now)
     if outcome is Outcome.EXPIRED:
         ports.meter.alert(Alert.EXPIRED, queue=found.queue, type=found.type, job=found.job_id)
+    if following is Next.REPLAY:
+        renew_payload(found, changes["deadline_at"], ports.store)  # one that is gone: its run says so
     after = ports.store.apply(found.job_id, move, seen, **changes)
     if found.state is State.RUNNING:
         record_lapsed_run(found, after.state, ports)
@@ -171,6 +173,11 @@ def _suspect_waits(message: Message, found: Job, seen: Seen, wait: timedelta, po
     if ports.queue.fifo or message.receives <= TRIES_ELSEWHERE:
         come_back([message], [max(wait, elsewhere(message.receives))], ports)
         return Outcome.RELEASED
+    return requeue(found, seen, ports)
+
+
+def requeue(found: Job, seen: Seen, ports: WorkerPorts) -> Outcome:
+    """A fresh doorbell for a job whose worker vanished. Raises MoveRefused, StoreUnavailable."""
     after = ports.store.apply(found.job_id, REQUEUE, seen, queued_at=ports.clock.now())
     record_lapsed_run(found, after.state, ports)
     return Outcome.STALE
@@ -192,6 +199,11 @@ def _wait(message: Message, found: Job | None, ports: WorkerPorts) -> Outcome:
         "waiting", job=message.job_id, type=message.type, state=state, wait_ms=wait // timedelta(milliseconds=1)
     )
     return Outcome.WAITING
+
+
+def without_lease(message: Message, found: Job | None, ports: WorkerPorts, reclaim: Reclaim | None = None) -> Outcome:
+    """What the record found means for a message whose job this worker may not start."""
+    return _settled(_decide(message, found, "", ports, reclaim))
 
 
 def _settled(ended: Job | Outcome) -> Outcome:

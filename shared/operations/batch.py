@@ -109,13 +109,15 @@ class Place:
         return hidden_at
 
     def has_time(self, *, suspect: bool = False) -> bool:
-        """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends.
+        """No new start beside a hung handler, nor when the deadline could not be kept before the invocation ends. A job
+        that this lane may not run needs no time: see reroute.py.
 
         A suspect, which has waited for its neighbours, is content with its lease: its deadline is what is left then,
         and once it has failed at that it is no suspect any more.
         """
         job_type = _type_of(self.message, self.ports)
-        longest = timedelta() if job_type is None else job_type.deadline
+        runs_here = job_type is not None and self.ports.queue.serves(job_type.queue, job_type.deadline)
+        longest = job_type.deadline if job_type is not None and runs_here else timedelta()
         if suspect and job_type is not None:
             longest = min(longest, job_type.lease)
         return not self.batch.watch.hung and self.ports.time_left() >= FINISHING_MARGIN + longest

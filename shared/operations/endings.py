@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared.domain.job import RETENTION, Job, open_key
+from shared.domain.job import RETENTION, Job, beside_expires_at, open_key
 from shared.domain.lease import Next
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Failure, FailureClass
@@ -22,6 +22,7 @@ from shared.domain.states import (
 )
 from shared.domain.told import with_what_stood_in_its_way
 from shared.operations.history import dead_changes
+from shared.ports import JobStore
 
 TOO_OLD = "its deadline passed before it could run"
 
@@ -55,10 +56,21 @@ def cancel_changes(request: Mapping[str, str], now: datetime) -> dict[str, Any]:
     }
 
 
-def replay_changes(found: Job, now: datetime) -> dict[str, Any]:
-    """What a replay writes: the job may start at once, and has its whole age before it again."""
-    return {
-        "open_key": open_key(found.queue, found.job_id),
+def renew_payload(found: Job, deadline_at: datetime, store: JobStore) -> bool:
+    """Keep the stored payload, if there is one, for a replay that ends at `deadline_at` the latest: its time to live
+    was fixed for the job's former age. False: it is gone. Raises StoreUnavailable.
+    """
+    until = beside_expires_at(deadline_at)
+    return found.payload_ref is None or store.renew_payload(found.job_id, found.payload_ref, until)
+
+
+def replay_changes(found: Job, now: datetime, lane: str | None = None) -> dict[str, Any]:
+    """What a replay writes: the job may start at once, and has its whole age before it again. `lane`: where, if not
+    where it was.
+    """
+    moved = {} if lane in (None, found.queue) else {"queue": lane}
+    return moved | {
+        "open_key": open_key(lane or found.queue, found.job_id),
         "available_at": now,
         "queued_at": now,
         "deadline_at": now + timedelta(seconds=found.max_age_seconds),

@@ -7,7 +7,7 @@ import traceback
 from datetime import datetime
 from typing import Any, Protocol
 
-from shared.domain.job import LONGEST_RETENTION, RETENTION, Job, RunRecord, dead_key
+from shared.domain.job import RETENTION, Job, RunRecord, beside_expires_at, dead_key
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import State
 from shared.domain.told import told_digest
@@ -63,7 +63,7 @@ def record_run(
         error_code=failure.code,
         error_message=failure.message,
         stack_digest=stack_digest(error),
-        expires_at=job.deadline_at + LONGEST_RETENTION,
+        expires_at=beside_expires_at(job.deadline_at),
     )
     try:
         ports.store.record_run(record)

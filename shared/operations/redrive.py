@@ -6,12 +6,13 @@ have gone on; a worker that vanished is followed by whoever finds its lease laps
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.domain.job import LONGEST_RETENTION, Job
+from shared.domain.job import Job
 from shared.domain.states import CANCEL, REPLAY, REQUEST_CANCEL, Seen, State
 from shared.errors import MoveRefused, PayloadMissing
-from shared.operations.endings import cancel_changes, replay_changes
+from shared.operations.endings import cancel_changes, renew_payload, replay_changes
 from shared.ports import Clock, JobStore, Log
 
 TRIES = 4
@@ -20,11 +21,12 @@ TRIES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPorts:
-    """What an operator's act needs."""
+    """What an operator's act needs. lane_of: the queue that a job type is declared for, None: it is not known."""
 
     store: JobStore
     clock: Clock
     log: Log
+    lane_of: Callable[[str], str | None] = lambda _: None
 
 
 def cancel(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
@@ -53,7 +55,8 @@ def cancel(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
 
 
 def replay(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
-    """Send a dead, expired or cancelled job round again: fresh attempts and deadline, recorded effects kept.
+    """Send a dead, expired or cancelled job round again: fresh attempts and deadline, recorded effects kept; on the
+    lane that its type is declared for now.
 
     Raises MoveRefused, with what was found, for any other job; PayloadMissing when its payload is gone (replayed, it
     would only die); StoreUnavailable.
@@ -61,13 +64,9 @@ def replay(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
     found = ports.store.get(job_id)
     if found is None:
         raise MoveRefused(job_id, REPLAY.name, None)
-    changes = replay_changes(found, ports.clock.now())
-    if found.payload_ref is not None and found.state in REPLAY.sources:
-        # Its time to live was fixed at submit, and this job begins anew.
-        payload = ports.store.get_payload(job_id, found.payload_ref)
-        if payload is None:
-            raise PayloadMissing(job_id)
-        ports.store.put_payload(job_id, found.payload_ref, payload, changes["deadline_at"] + LONGEST_RETENTION)
+    changes = replay_changes(found, ports.clock.now(), ports.lane_of(found.type))
+    if found.state in REPLAY.sources and not renew_payload(found, changes["deadline_at"], ports.store):
+        raise PayloadMissing(job_id)
     after = ports.store.apply(job_id, REPLAY, Seen(dispatch=found.dispatch), **changes)
     ports.log.event("replay-accepted", job=job_id, type=after.type, state=after.state, who=who, why=why)
     return after

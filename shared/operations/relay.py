@@ -3,17 +3,22 @@
 What a crash costs: before sending, the stream delivers the record again. After sending, before the mark, it does so
 too and the doorbell rings twice: a worker runs the first and drops the second. A mark that never lands leaves the flag
 open; the job runs all the same.
+
+Each queue and each DLQ has a thread of its own, so a slow or refusing one spends its own time and holds up no other.
+Nobody begins what Lambda would cut off: a relay that is cut off marks nothing and is given the same batch again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from shared.domain.doorbell import fifo_group
 from shared.domain.job import Job
 from shared.domain.states import MARK, OUTBOX_OPEN, Seen, State
 from shared.domain.text import BREAKING
@@ -24,6 +29,14 @@ from shared.queues import MAX_DELAY, Queue
 BATCH = 10
 SINGLE_TRIES = 2
 MARK_THREADS = 8
+
+ONE_CALL = timedelta(seconds=15)
+"""What one call to SQS or the table may take with its repeats (lambdas/relay: three of 1 + 3 s, and pauses)."""
+
+FINISHING_MARGIN = timedelta(seconds=3)
+TO_MARK = ONE_CALL + FINISHING_MARGIN
+TO_SEND = ONE_CALL + TO_MARK
+"""What must be left of the invocation to begin with one more mark, or one more call that will want its marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,57 +50,82 @@ class OutboxRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayPorts:
-    """What a relay needs; `queues` are the lanes this version declares."""
+    """What a relay needs; `queues` are the lanes this version declares; time_left: of this invocation."""
 
     store: JobStore
     doorbell: Doorbell
     clock: Clock
     log: Log
     queues: Mapping[str, Queue]
+    time_left: Callable[[], timedelta]
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What one call has come to."""
+    """What one destination has come to."""
 
     sent: list[Job] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    held_keys: set[tuple[str, str | None]] = field(default_factory=set)
+    held_groups: set[str] = field(default_factory=set)
 
 
 Pair = tuple[OutboxRecord, Job]
+Doorbells = Mapping[tuple[str, int], Pair]
+"""Of one destination, in stream order, each job's dispatch once."""
 
 
 def relay(records: Sequence[OutboxRecord], ports: RelayPorts) -> None:
     """Ring, mark, and park what cannot be read. Raises RingRefused when doorbells are left unsent, after all the
     others were sent and marked: the stream then delivers the batch again.
     """
-    tally = _Tally()
-    pairs: dict[tuple[str, int], Pair] = {}
+    lanes, poison = _sorted_out(records, ports.queues)
+    with ThreadPoolExecutor(MARK_THREADS) as markers:
+        work = [partial(_serve, list(pairs.values()), markers, ports) for pairs in lanes.values()]
+        work += [partial(_park_all, poison, ports)] if poison else []
+        left = [why for lane in _side_by_side(work) for why in lane]
+    if left:
+        raise RingRefused(f"{len(left)} of {len(records)} doorbells unsent: {'; '.join(left[:5])}")
+
+
+def _sorted_out(
+    records: Sequence[OutboxRecord], queues: Mapping[str, Queue]
+) -> tuple[Mapping[tuple[str, State], Doorbells], list[tuple[OutboxRecord, str]]]:
+    """The doorbells to ring, by queue or DLQ; and what no relay can ring, with why."""
+    lanes: dict[tuple[str, State], dict[tuple[str, int], Pair]] = {}
+    poison: list[tuple[OutboxRecord, str]] = []
     for record in records:
-        if (job := _job_to_ring(record, ports, tally)) is not None:
-            pairs[job.job_id, job.dispatch] = (record, job)
-    for batch in _batches(pairs.values(), ports.queues):
-        _send(batch, ports, tally)
-    _mark(tally.sent, ports)
-    if tally.left:
-        raise RingRefused(f"{len(tally.left)} of {len(records)} doorbells unsent: {'; '.join(tally.left[:5])}")
+        job = record.job
+        if job is None:
+            poison.append((record, record.why))
+        elif job.outbox != OUTBOX_OPEN or job.state not in (State.QUEUED, State.DEAD):
+            continue  # the filter lets none through; a filter that was edited away must not ring a running job
+        elif job.queue not in queues:
+            poison.append((record, f"{job.job_id}: queue {job.queue!r} is not declared in this version"))
+        else:
+            lanes.setdefault((job.queue, job.state), {})[_number(job)] = (record, job)
+    return lanes, poison
 
 
-def _job_to_ring(record: OutboxRecord, ports: RelayPorts, tally: _Tally) -> Job | None:
-    job = record.job
-    if job is None:
-        _park(record, record.why, ports, tally)
-    elif job.outbox != OUTBOX_OPEN or job.state not in (State.QUEUED, State.DEAD):
-        return None  # the filter lets none through; a filter that was edited away must not ring a running job
-    elif job.queue not in ports.queues:
-        _park(record, f"{job.job_id}: queue {job.queue!r} is not declared in this version", ports, tally)
-        return None
-    return job
+def _side_by_side(work: Sequence[Callable[[], list[str]]]) -> Iterable[list[str]]:
+    """A thread for each: were they fewer, as many slow queues would hold up all the rest."""
+    if len(work) < 2:
+        return [act() for act in work]
+    with ThreadPoolExecutor(len(work)) as pool:
+        return list(pool.map(lambda act: act(), work))
+
+
+def _park_all(poison: Sequence[tuple[OutboxRecord, str]], ports: RelayPorts) -> list[str]:
+    tally = _Tally()
+    for record, why in poison:
+        _park(record, why, ports, tally)
+    return tally.left
 
 
 def _park(record: OutboxRecord, why: str, ports: RelayPorts, tally: _Tally) -> None:
     """Poison goes aside whole, so that its shard goes on."""
+    if ports.time_left() < TO_SEND:
+        tally.left.append(f"not even parked for want of time: {why}")
+        return
     try:
         ports.doorbell.park(record.raw, why)
         ports.log.event("outbox-record-parked", level="error", why=why)
@@ -95,31 +133,45 @@ def _park(record: OutboxRecord, why: str, ports: RelayPorts, tally: _Tally) -> N
         tally.left.append(f"not even parked: {e}")
 
 
-def _batches(pairs: Iterable[Pair], queues: Mapping[str, Queue]) -> Iterable[list[Pair]]:
-    """Up to ten doorbells of one destination each, in stream order. A FIFO batch holds a key only once: were the
-    first of two refused and the second taken, their order would be lost.
+def _serve(pairs: Sequence[Pair], markers: Executor, ports: RelayPorts) -> list[str]:
+    """All doorbells of one queue or DLQ; returns what was left, with why."""
+    tally, queue = _Tally(), ports.queues[pairs[0][1].queue]
+    for batch in _batches(pairs, queue):
+        _send(batch, queue, ports, tally)
+    _mark(tally.sent, markers, ports)
+    return tally.left
+
+
+def _batches(pairs: Sequence[Pair], queue: Queue) -> Iterable[list[Pair]]:
+    """Up to ten doorbells each, in stream order. A FIFO batch holds a group only once: were the first of two refused
+    and the second taken, their order would be lost.
     """
-    filling: dict[tuple[str, State], list[Pair]] = {}
+    batch: list[Pair] = []
     for pair in pairs:
-        job = pair[1]
-        batch = filling.setdefault((job.queue, job.state), [])
-        repeated = queues[job.queue].fifo and any(_key(job) == _key(other) for _, other in batch)
+        repeated = queue.fifo and any(fifo_group(pair[1]) == fifo_group(other) for _, other in batch)
         if repeated or len(batch) == BATCH:
-            yield list(batch)
-            batch.clear()
+            yield batch
+            batch = []
         batch.append(pair)
-    yield from (batch for batch in filling.values() if batch)
+    yield batch
 
 
-def _send(batch: Sequence[Pair], ports: RelayPorts, tally: _Tally) -> None:
-    """One SendMessageBatch, what it refused once more singly."""
-    queue, now = ports.queues[batch[0][1].queue], ports.clock.now()
-    free = [(record, job) for record, job in batch if not (queue.fifo and (queue.name, _key(job)) in tally.held_keys)]
+def _send(batch: Sequence[Pair], queue: Queue, ports: RelayPorts, tally: _Tally) -> None:
+    """One SendMessageBatch, what it refused once more singly, as long as there is time. Time does not come back, so of
+    a group nothing is sent after what was left for want of it.
+    """
+    now = ports.clock.now()
+    free = [(record, job) for record, job in batch if not (queue.fifo and fifo_group(job) in tally.held_groups)]
     tally.left += [f"{job.job_id}: behind an unsent one of its key" for _, job in batch if (_, job) not in free]
+    if ports.time_left() < TO_SEND:
+        tally.left += [f"{job.job_id}: its queue has no time left" for _, job in free]
+        return
     rings = [_ring(job, queue, now) for _, job in free]
     refused = {_number(one.ring): one for one in ports.doorbell.ring(queue, rings)} if rings else {}
     for _ in range(SINGLE_TRIES):
         for one in [one for one in refused.values() if not one.hopeless]:
+            if ports.time_left() < TO_SEND:
+                break
             del refused[_number(one.ring)]
             refused |= {_number(again.ring): again for again in ports.doorbell.ring(queue, [one.ring])}
     for record, job in free:
@@ -138,13 +190,8 @@ def _settle(record: OutboxRecord, job: Job, refused: Unsent | None, ports: Relay
     elif refused.hopeless:
         _park(record, f"{job.job_id}: SQS will never take its doorbell: {refused.why}", ports, tally)
     else:
-        tally.held_keys.add((job.queue, _key(job)))
+        tally.held_groups.add(fifo_group(job))
         tally.left.append(f"{job.job_id}: {refused.why}")
-
-
-def _key(job: Job) -> str:
-    """What a FIFO lane keeps in order; a job without a key is ordered with nothing."""
-    return job.ordering_key or job.job_id
 
 
 def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
@@ -168,7 +215,7 @@ def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
 def _group(job: Job, queue: Queue, dead: bool) -> str | None:
     """Copies in a FIFO DLQ keep no order: ten of one key, looked at and kept, would hide what lies behind them."""
     if queue.fifo:
-        return job.job_id if dead else _key(job)
+        return job.job_id if dead else fifo_group(job)
     return job.tenant
 
 
@@ -195,11 +242,13 @@ def _plain(text: str) -> str:
     return re.sub("[\ufffe\uffff]", " ", BREAKING.sub(" ", text)).strip()
 
 
-def _mark(sent: Sequence[Job], ports: RelayPorts) -> None:
+def _mark(sent: Sequence[Job], markers: Executor, ports: RelayPorts) -> None:
     """Close the flags, side by side: a slow relay delays every job behind it."""
 
     def mark(job: Job) -> None:
         try:
+            if ports.time_left() < TO_MARK:
+                raise StoreUnavailable("no time left to mark; the sweeper rings once more")
             ports.store.apply(job.job_id, MARK, Seen(dispatch=job.dispatch), published_at=ports.clock.now())
         except MoveRefused as e:
             ports.log.event("mark-late", job=job.job_id, type=job.type, state=e.found.state if e.found else "gone")
@@ -209,6 +258,5 @@ def _mark(sent: Sequence[Job], ports: RelayPorts) -> None:
 
     if len(sent) == 1:
         mark(sent[0])
-    elif sent:
-        with ThreadPoolExecutor(MARK_THREADS) as pool:
-            list(pool.map(mark, sent))
+    else:
+        list(markers.map(mark, sent))

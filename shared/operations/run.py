@@ -30,6 +30,7 @@ from shared.jobs import Catalogue, Ending, JobType
 from shared.operations.acquire import acquire, defer_unleased
 from shared.operations.batch import FINISHING_MARGIN, Batch, Place, come_back, lease_hide
 from shared.operations.progress import CancelRequested, RunHandle
+from shared.operations.reroute import reroute
 from shared.operations.settle import Settlement
 from shared.operations.share import LaneShare
 from shared.operations.watch import Running, Watch
@@ -204,8 +205,11 @@ def _deliver(message: Message, batch: Batch, ports: WorkerPorts) -> Outcome | No
 def _deliver_in_turn(place: Place, ports: WorkerPorts) -> Outcome | None:
     message, batch = place.message, place.batch
     job_type, why_not = _known(message, ports) if message.job_id else (None, "")
-    above = ports.share.wait(message.tenant, ports.dice()) if job_type is not None else None
-    if above is not None:
+    moved = reroute(message, job_type, ports) if job_type is not None else None
+    above = ports.share.wait(message.tenant, ports.dice()) if job_type is not None and moved is None else None
+    if moved is not None:
+        outcome = moved
+    elif above is not None:
         outcome = defer_unleased(message, ABOVE_SHARE, above, ports)
     elif job_type is not None:
         leased = acquire(message, job_type, place, ports)

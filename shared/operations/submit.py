@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from shared.domain.job import (
     INLINE_PAYLOAD_BYTES,
-    LONGEST_RETENTION,
     MAX_PAYLOAD_BYTES,
     TENANT,
     Job,
+    beside_expires_at,
     due_key,
     job_id_for_key,
     open_key,
@@ -95,7 +95,7 @@ def submit(
     """
     job, payload = _prepare(request, catalogue, now, entropy)
     if job.payload_ref is not None:
-        store.put_payload(job.job_id, job.payload_ref, payload, _payload_expiry(job))
+        store.put_payload(job.job_id, job.payload_ref, payload, beside_expires_at(job.deadline_at))
     try:
         if rows is None:
             store.submit(job, now)
@@ -121,7 +121,7 @@ def transact_items(
     """
     job, payload = _prepare(request, catalogue, now, entropy)
     if job.payload_ref is not None:
-        store.put_payload(job.job_id, job.payload_ref, payload, _payload_expiry(job))
+        store.put_payload(job.job_id, job.payload_ref, payload, beside_expires_at(job.deadline_at))
     return job, [store.submit_write(job, now)]
 
 
@@ -280,11 +280,6 @@ def _fingerprint(request: JobRequest) -> bytes:
 
 def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:16]
-
-
-def _payload_expiry(job: Job) -> datetime:
-    """Fixed at submit, so it covers the longest the record may need it; a replay late in that time writes it anew."""
-    return job.deadline_at + LONGEST_RETENTION
 
 
 def is_ordering_key(text: str) -> bool:

@@ -33,8 +33,9 @@ TICK = timedelta(seconds=61)
 
 @dataclass
 class Standing:
-    """A message in a queue: when it can be received (again), and how often it was."""
+    """A message in the queue of a lane, and when it can be received (again)."""
 
+    lane: str
     message: Message
     visible_at: datetime
 
@@ -94,12 +95,13 @@ class Cloud:
                 dead_letter=ring.dead_letter,
                 suspect=ring.suspect,
             )
-            message = self.send(bell.body(), ring.group if queue.fifo else None, ring.delay, to_dlq=ring.dead_letter)
+            group = ring.group if queue.fifo else None
+            message = self.send(bell.body(), group, ring.delay, to_dlq=ring.dead_letter, lane=queue.name)
             assert message.dispatch == ring.dispatch
         return []
 
     def send(
-        self, body: str, group: str | None = None, delay: timedelta = timedelta(), to_dlq: bool = False
+        self, body: str, group: str | None = None, delay: timedelta = timedelta(), to_dlq: bool = False, lane: str = ""
     ) -> Message:
         self.sent += 1
         bell = parse(body) or Bell(job_id="", dispatch=0, type="", payload_version=0)
@@ -119,7 +121,7 @@ class Cloud:
         if to_dlq:
             self.dlq.append(message)
         else:
-            self.queue.append(Standing(message, self.clock.now() + delay))
+            self.queue.append(Standing(lane or self.kind.queue, message, self.clock.now() + delay))
         return message
 
     def park(self, record: object, why: str) -> None:
@@ -165,15 +167,23 @@ class Cloud:
         self.dlq.clear()
 
     def _receivable(self) -> list[Standing]:
-        """FIFO: the first of each group and what stands right behind it, none of a group that has one in flight."""
+        """Of the first lane that has something. FIFO: the first of each group and what stands right behind it, none of
+        a group that has one in flight.
+        """
+        for lane in dict.fromkeys(standing.lane for standing in self.queue):
+            if found := self._receivable_on(lane):
+                return found
+        return []
+
+    def _receivable_on(self, lane: str) -> list[Standing]:
         now, blocked, found = self.clock.now(), set(), []
-        for standing in self.queue:
+        for standing in [one for one in self.queue if one.lane == lane]:
             group = standing.message.group
             if standing.visible_at > now or (group in blocked):
                 blocked |= {group} - {None}
             else:
                 found.append(standing)
-        return found[: self.lane.batch_size]
+        return found[: QUEUES[lane].batch_size]
 
     # ---- the processes -----------------------------------------------------------------------------------------------
 
@@ -222,6 +232,7 @@ class Cloud:
             clock=self.clock,
             log=RecordedLog(),
             queues=QUEUES,
+            time_left=lambda: timedelta(minutes=1),
         )
 
     def work(self) -> None:
@@ -230,10 +241,11 @@ class Cloud:
             self.deliver(due)
 
     def deliver(self, due: Sequence[Standing]) -> None:
+        lane = QUEUES[due[0].lane]
         for standing in due:
             standing.message = replace(standing.message, receives=standing.message.receives + 1)
-            standing.visible_at = self.clock.now() + self.lane.visibility_timeout
-        if used_up := [standing for standing in due if standing.message.receives > self.lane.max_receives]:
+            standing.visible_at = self.clock.now() + lane.visibility_timeout
+        if used_up := [standing for standing in due if standing.message.receives > lane.max_receives]:
             self.move_to_dlq(used_up)
             return
         messages = [standing.message for standing in due]
@@ -241,7 +253,7 @@ class Cloud:
         def invoke(process: Process) -> list[str]:
             self.working.append(process)
             try:
-                return run_batch(messages, self._worker_ports(process))
+                return run_batch(messages, self._worker_ports(process, lane))
             finally:
                 self.working.remove(process)
 
@@ -255,16 +267,17 @@ class Cloud:
         """The worker that calls this is killed here, in the middle of its handler."""
         self.working[-1].die()
 
-    def _worker_ports(self, process: Process) -> WorkerPorts:
-        store = process.port("store", self.kind.store(self))
+    def _worker_ports(self, process: Process, lane: Queue) -> WorkerPorts:
+        store, left = process.port("store", self.kind.store(self)), self.kind.time_left(self)
         return replace(
             self.world.ports,
+            queue=lane,
             store=store,
             mailbox=process.port("mailbox", self),
             meter=process.port("meter", self.world.meter),
             effects=PowertoolsEffects(store, self.clock),
-            catalogue=self.kind.catalogue(self),
-            time_left=self.kind.time_left(self),
+            catalogue=self.kind.catalogue(self, lane.name),
+            time_left=lambda: min(left(), lane.function_timeout),
             end_process=process.die,
         )
 
@@ -303,12 +316,17 @@ class Cloud:
     def operator_ports(self, process: Process) -> OperatorPorts:
         return OperatorPorts(store=process.port("store", self.store), clock=self.clock, log=RecordedLog())
 
+    def let_ttl_pass(self) -> None:
+        """Payloads and history past their time are gone."""
+        self.store.expire_beside(self.clock.now())
+
     # ---- history -----------------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
         """Until every job is final and nothing of it is left to do. Raises AssertionError when that takes too long."""
         try:
             for _ in range(STEPS):
+                self.let_ttl_pass()
                 self.relay_all()
                 self.kind.meanwhile(self)
                 self.work()

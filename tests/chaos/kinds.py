@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.job import MAX_EFFECTS, Job
+import pytest
+
+from shared.domain.job import MAX_EFFECTS, RETENTION, Job
 from shared.domain.outcome import Alert
 from shared.domain.retry import DEFAULT_POLICY, FailureClass
 from shared.domain.run import Cancel, Continue, Defer
 from shared.domain.states import LEASE, State
-from shared.errors import DeterministicFailure, MoveRefused, StoreUnavailable, TransientFailure
+from shared.errors import DeterministicFailure, KeyReused, MoveRefused, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.redrive import cancel, replay
 from shared.operations.relay import OutboxRecord
-from shared.operations.submit import JobRequest, submit, transact_items
+from shared.operations.submit import Accepted, JobRequest, submit, transact_items
 from shared.ports import Row
 from shared.queues import QUEUES
 from tests.builders import NOW
@@ -44,6 +47,7 @@ class Kind:
     within     how long it may take to its end, whatever is killed on the way
     loads      whether the type's file imports in a worker
     tells      what a person must have heard of by then
+    moved      the lane for which a worker of this lane knows the job type; clients know it on `queue`
     """
 
     handler: Handler
@@ -60,14 +64,15 @@ class Kind:
     loads: bool = True
     tells: frozenset[Alert] = frozenset()
     queue: str = LANE
+    moved: Callable[[Cloud, str], str] = lambda cloud, lane: cloud.kind.queue
     deadline: timedelta = 20 * SECOND
     receives: int = 0
     promoter_runs: bool = True
     first_ring_refused: bool = False
 
-    def catalogue(self, cloud: Cloud) -> Any:
-        """The job types a worker knows now."""
-        return _Catalogue(cloud, self.known(cloud), self.loads)
+    def catalogue(self, cloud: Cloud, lane: str) -> Any:
+        """The job types a worker of this lane knows now."""
+        return _Catalogue(cloud, self.known(cloud), self.loads, self.moved(cloud, lane))
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class _Catalogue:
     cloud: Cloud
     knows: bool
     loads: bool = True
+    lane: str = ""
 
     def get(self, name: str) -> JobType | None:
         if not self.loads:
@@ -83,7 +89,7 @@ class _Catalogue:
             return None
         return JobType(
             name=name,
-            queue=QUEUES[self.cloud.kind.queue],
+            queue=QUEUES[self.lane or self.cloud.kind.queue],
             payload=Order,
             handler=self.cloud.world.handler,
             version=1,
@@ -110,18 +116,31 @@ Rows = Callable[[Job], list[Row]]
 
 def post(cloud: Cloud, asked: JobRequest | None = None, rows: Rows | None = None) -> None:
     """POST it, again and again under the same key, until it is accepted."""
-    asked = asked or request()
-    accepted = cloud.until_answered(
-        lambda p: submit(
-            asked,
-            catalogue=_Catalogue(cloud, True),  # type: ignore[arg-type]
-            store=p.port("store", cloud.store),
-            now=cloud.clock.now(),
-            entropy=bytes(10),
-            rows=rows,
-        )
-    )
+    accepted = cloud.until_answered(lambda p: _submits(cloud, p, asked or request(), rows))
     cloud.accepted.append(accepted.job.job_id)
+
+
+def _submits(cloud: Cloud, process: Any, asked: JobRequest, rows: Rows | None = None) -> Accepted:
+    return submit(
+        asked,
+        catalogue=_Catalogue(cloud, True),  # type: ignore[arg-type]
+        store=process.port("store", cloud.store),
+        now=cloud.clock.now(),
+        entropy=bytes(10),
+        rows=rows,
+    )
+
+
+def promised_then_asked_for_at_once(cloud: Cloud) -> None:
+    """For in 30 days; then under the same key for now, which is another content and refused."""
+
+    def refused(process: Any) -> str:
+        with pytest.raises(KeyReused) as answer:
+            _submits(cloud, process, request(month=LARGE))
+        return str(answer.value)
+
+    post(cloud, request(month=LARGE, delay=timedelta(days=30)))
+    cloud.until_answered(refused)
 
 
 def post_with_row(cloud: Cloud) -> None:
@@ -213,6 +232,12 @@ def long_retry(cloud: Cloud, run: Any) -> None:
         raise TransientFailure("busy", retry_after=600)
 
 
+def long_retry_of_the_first(cloud: Cloud, run: Any) -> None:
+    one_effect(cloud, run)
+    if run.job_id == cloud.accepted[0] and run.attempt == 1:
+        raise TransientFailure("busy", retry_after=600)
+
+
 def defers(cloud: Cloud, run: Any) -> Defer | None:
     if cloud.first("long look"):
         return Defer(timedelta(seconds=300))
@@ -247,6 +272,12 @@ def dies(cloud: Cloud, run: Any) -> None:
 def dies_once(cloud: Cloud, run: Any) -> None:
     one_effect(cloud, run)
     if cloud.first("died"):
+        raise DeterministicFailure("row 7", code="row-invalid")
+
+
+def dies_four_times(cloud: Cloud, run: Any) -> None:
+    one_effect(cloud, run)
+    if any(cloud.first(f"death {n}") for n in range(4)):
         raise DeterministicFailure("row 7", code="row-invalid")
 
 
@@ -357,6 +388,25 @@ def operator_replays(cloud: Cloud) -> None:
         cloud.until_answered(lambda p: _or_refused(lambda: replay(job_id, *ASKED, cloud.operator_ports(p))))
 
 
+def redriven_natively_then_replayed_late(cloud: Cloud) -> None:
+    """After each death AWS's redrive, as late as the DLQ keeps the copy; then an operator's."""
+    if not cloud.dlq:
+        return
+    if any(cloud.first(f"redrive {n}") for n in range(3)):
+        cloud.clock.forward(timedelta(days=13))
+        cloud.redrive_natively()
+    else:
+        replayed_late(cloud)
+
+
+def replayed_late(cloud: Cloud) -> None:
+    """As late as the record is kept."""
+    if cloud.dlq and "replayed" not in cloud.happened:
+        cloud.clock.forward(RETENTION[State.DEAD] - timedelta(hours=1))
+        cloud.let_ttl_pass()
+        operator_replays(cloud)
+
+
 def _or_refused(act: Callable[[], Job]) -> Job | MoveRefused:
     try:
         return act()
@@ -430,6 +480,41 @@ def unreadable_record_first(cloud: Cloud) -> None:
 def two_of_one_key(cloud: Cloud) -> None:
     post(cloud, request("k1", ordering_key="acme"))
     post(cloud, request("k2", ordering_key="acme"))
+
+
+def two_tenants_of_one_key(cloud: Cloud) -> None:
+    post(cloud, request("k1", ordering_key="customer-1"))
+    post(cloud, replace(request("k2", ordering_key="customer-1"), tenant="bolt-us"))
+
+
+def the_others_goes_first(cloud: Cloud) -> bool:
+    """Where the first tenant's job waited for minutes, the second's did not wait for it."""
+    first, second = cloud.jobs
+    waited = first.first_error_at is not None and first.completed_at is not None
+    return not waited or (second.completed_at is not None and second.completed_at < first.completed_at)  # type: ignore[operator]
+
+
+def each_to_the_other(cloud: Cloud, lane: str) -> str:
+    """Workers of two versions side by side: each knows the type on the other's lane."""
+    return "thumbnails" if lane == "emails.high" else "emails.high"
+
+
+def sent_a_while_ago(cloud: Cloud) -> None:
+    """By another version's worker, so recently that its lane does not change yet."""
+    post(cloud)
+    (job,) = cloud.jobs
+    cloud.store._write(replace(job, rerouted_at=NOW - 14 * MINUTE))
+
+
+def not_back_and_forth(cloud: Cloud) -> bool:
+    """Its lane changed once in a quarter of an hour at most."""
+    times = sorted({job.rerouted_at for job in cloud.store.images if job.rerouted_at is not None})
+    return bool(times) and all(later - earlier >= 15 * MINUTE for earlier, later in pairwise(times))
+
+
+def dies_before_the_move(cloud: Cloud, lane: str) -> str:
+    """Deployed after the job's first worker died."""
+    return LANE if cloud.worker_deaths else "emails.high"
 
 
 class AnswerLost:
@@ -512,6 +597,9 @@ KINDS: Mapping[str, Kind] = {
     "transactional submit": Kind(handler=works, begin=post_with_row),
     "own transaction": Kind(handler=works, begin=post_in_own_transaction),
     "scheduled": Kind(handler=one_effect, begin=PROMISED_LATER),
+    "promised for next month, its key refused": Kind(
+        handler=dies_once, begin=promised_then_asked_for_at_once, meanwhile=replayed_late, done=nothing_dead
+    ),
     "overdue": Kind(handler=one_effect, begin=PROMISED_LATER, promoter_runs=False),
     "short retry": Kind(handler=short_retry),
     "long retry": Kind(handler=long_retry),
@@ -533,6 +621,12 @@ KINDS: Mapping[str, Kind] = {
         done=nothing_dead,
     ),
     "native redrive": Kind(handler=dies_once, meanwhile=redriven_natively, done=nothing_dead),
+    "native redrive, replayed late": Kind(
+        handler=dies_four_times,
+        begin=lambda cloud: post(cloud, request(month=LARGE)),
+        meanwhile=redriven_natively_then_replayed_late,
+        done=nothing_dead,
+    ),
     "expired": Kind(handler=works, meanwhile=deadline_passes, ends=EXPIRED, tells=TOO_OLD),
     "expired, worker and message lost": Kind(handler=lost_until_too_late, ends=EXPIRED, tells=TOO_OLD),
     "type that never loads": Kind(
@@ -559,6 +653,33 @@ KINDS: Mapping[str, Kind] = {
     "requeued suspect without room": Kind(handler=worker_dies_and_message_is_lost, time_left=no_time_for_suspects),
     "hung": Kind(handler=hangs, deadline=timedelta(milliseconds=20)),
     "two of one key": Kind(handler=first_of_key_retries, begin=two_of_one_key, queue=FIFO),
+    "two tenants of one key": Kind(
+        handler=long_retry_of_the_first, begin=two_tenants_of_one_key, queue=FIFO, done=the_others_goes_first
+    ),
+    "type moved to another lane": Kind(
+        handler=one_effect, queue="emails.high", moved=lambda cloud, lane: LANE, deadline=5 * MINUTE
+    ),
+    "type moved, worker vanished": Kind(
+        handler=worker_dies_once, queue="emails.high", moved=dies_before_the_move, deadline=40 * SECOND
+    ),
+    "type moved, later": Kind(
+        handler=one_effect,
+        begin=PROMISED_LATER,
+        queue="emails.high",
+        moved=lambda cloud, lane: LANE,
+        deadline=5 * MINUTE,
+    ),
+    "each version on the other's lane": Kind(
+        handler=one_effect, queue="emails.high", moved=each_to_the_other, done=not_back_and_forth
+    ),
+    "sent a while ago where nobody has the time": Kind(
+        handler=one_effect,
+        begin=sent_a_while_ago,
+        queue="emails.high",
+        moved=lambda cloud, lane: LANE,
+        deadline=2 * MINUTE,
+        done=not_back_and_forth,
+    ),
     "type never known, on a FIFO lane": Kind(
         handler=works,
         begin=lambda cloud: post(cloud, request(max_age=timedelta(hours=2))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from shared import ports
+from shared.adapters.memory import MemoryJobStore
 from shared.domain import moves
 from shared.domain.outcome import Outcome
 from shared.domain.repair import Fate
-from shared.domain.states import EffectFree
+from shared.domain.states import REROUTE, RESTED, EffectFree
 from shared.domain.waits import RECEIVE_LIMIT
+from shared.errors import PayloadMissing
 from shared.operations import acquire
 from shared.operations.settle import Settlement
 from tests.chaos.cloud import Cloud
@@ -226,6 +228,41 @@ def test_a_rule_of_waits_that_is_taken_back_is_found(name: str, monkeypatch: pyt
         monkeypatch.setattr(f"shared.operations.{place}", value)
     with pytest.raises(AssertionError):
         check(history(kind, Strike()))
+
+
+def test_a_payload_whose_life_a_refused_request_shortens_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(self: MemoryJobStore, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
+        self._payloads[job_id, ref] = payload, expires_at
+
+    monkeypatch.setattr(MemoryJobStore, "put_payload", put)
+    with pytest.raises(PayloadMissing):
+        check(history("promised for next month, its key refused", Strike()))
+
+
+def test_a_native_redrive_that_does_not_renew_the_payload_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.operations.acquire.renew_payload", lambda *_: True)
+    with pytest.raises(PayloadMissing):
+        check(history("native redrive, replayed late", Strike()))
+
+
+def test_a_tenants_key_that_holds_up_another_tenants_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.operations.relay.fifo_group", lambda job: job.ordering_key or job.job_id)
+    with pytest.raises(AssertionError, match="not ended after"):
+        check(history("two tenants of one key", Strike()))
+
+
+def test_a_job_whose_type_moved_and_that_nobody_rings_on_its_new_lane_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.operations.run.reroute", lambda *_: None)
+    monkeypatch.setattr("shared.queues.Queue.serves", lambda *_: True)
+    with pytest.raises(AssertionError, match="not ended after"):
+        check(history("type moved to another lane", Strike()))
+
+
+def test_a_job_that_two_versions_send_back_and_forth_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    restless = replace(REROUTE, guards=tuple(guard for guard in REROUTE.guards if guard is not RESTED))
+    monkeypatch.setattr("shared.operations.reroute.REROUTE", restless)
+    with pytest.raises(AssertionError, match="not ended after"):
+        check(history("each version on the other's lane", Strike()))
 
 
 def _without(holds: Callable[..., bool], kind: type) -> Callable[..., bool]:

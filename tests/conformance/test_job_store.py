@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -185,29 +185,87 @@ def test_a_payload_is_kept_under_its_fingerprint_beside_others_of_the_same_id(st
     assert store.get_payload(job.job_id, b"3" * 16) is None
 
 
+@pytest.mark.parametrize("later", [timedelta(days=-300), timedelta(), timedelta(days=300)])
+def test_the_time_to_live_of_a_stored_payload_only_ever_grows(store: JobStore, later: timedelta) -> None:
+    """The second put may be a request that is refused, under the key of a job that was promised for later."""
+    job, until = a_job(), NOW + timedelta(days=400)
+    store.put_payload(job.job_id, b"1" * 16, "text", until)
+    store.put_payload(job.job_id, b"1" * 16, "text", until + later)
+    let_ttl_pass(store, max(until, until + later))
+    assert store.get_payload(job.job_id, b"1" * 16) == "text"
+    let_ttl_pass(store, max(until, until + later) + timedelta(seconds=1))
+    assert store.get_payload(job.job_id, b"1" * 16) is None
+
+
+@pytest.mark.parametrize("later", [timedelta(days=-300), timedelta(), timedelta(days=300)])
+def test_a_renewed_payload_is_kept_as_long_as_it_was_and_as_was_asked(store: JobStore, later: timedelta) -> None:
+    job, until = a_job(), NOW + timedelta(days=400)
+    store.put_payload(job.job_id, b"1" * 16, "text", until)
+    assert store.renew_payload(job.job_id, b"1" * 16, until + later)
+    let_ttl_pass(store, max(until, until + later))
+    assert store.get_payload(job.job_id, b"1" * 16) == "text"
+
+
+def test_a_payload_that_is_gone_is_not_renewed(store: JobStore) -> None:
+    job = a_job()
+    assert not store.renew_payload(job.job_id, b"1" * 16, NOW)
+    assert store.get_payload(job.job_id, b"1" * 16) is None
+
+
+def let_ttl_pass(store: JobStore, now: datetime) -> None:
+    """What stands beside the records and is past its time by `now` goes."""
+    if isinstance(store, MemoryJobStore):
+        store.expire_beside(now)
+        return
+    client = store._client  # type: ignore[attr-defined]
+    for item in client.scan(TableName="jobs")["Items"]:
+        if item["sk"]["S"] != "JOB" and int(item["expires_at"]["N"]) < now.timestamp():
+            client.delete_item(TableName="jobs", Key={name: item[name] for name in ("pk", "sk")})
+
+
+def a_run(job: Job, number: int, ended_at: datetime = NOW) -> RunRecord:
+    return RunRecord(
+        job_id=job.job_id,
+        run=number,
+        ended_at=ended_at,
+        outcome="retrying",
+        holder=None,
+        error_class="transient",
+        error_code="x",
+        error_message="y",
+        stack_digest=None,
+        expires_at=ended_at + timedelta(days=90),
+    )
+
+
 def test_the_history_is_read_oldest_run_first(store: JobStore) -> None:
     job = a_job()
-
-    def run(number: int) -> RunRecord:
-        return RunRecord(
-            job_id=job.job_id,
-            run=number,
-            ended_at=NOW,
-            outcome="retrying",
-            holder=None,
-            error_class="transient",
-            error_code="x",
-            error_message="y",
-            stack_digest=None,
-            expires_at=NOW + timedelta(days=90),
-        )
-
     for number in (10, 2, 1):
-        store.record_run(run(number))
-    assert list(store.runs(job.job_id)) == [run(1), run(2), run(10)]
-    assert list(store.runs(a_job().job_id)) == []
-    store.record_run(replace(run(2), error_class=None, holder="holder-2"))
-    assert list(store.runs(job.job_id))[1] == replace(run(2), error_class=None, holder="holder-2")
+        store.record_run(a_run(job, number))
+    assert list(store.runs(job)) == [a_run(job, 1), a_run(job, 2), a_run(job, 10)]
+    assert list(store.runs(a_job())) == []
+    again = replace(a_run(job, 2), error_class=None, holder="holder-2")
+    store.record_run(again)
+    assert list(store.runs(job))[1] == again
+
+
+def test_a_run_that_ended_by_a_clock_behind_the_clients_is_the_jobs_own(store: JobStore) -> None:
+    job = a_job()
+    store.record_run(a_run(job, 1, NOW - timedelta(seconds=30)))
+    assert [run.run for run in store.runs(job)] == [1]
+
+
+def test_a_key_that_lives_again_shows_none_of_its_former_lifes_failed_runs(store: JobStore) -> None:
+    """Its record's time had passed, and history is kept longer."""
+    former = a_job(created_at=NOW - timedelta(days=15), state=State.COMPLETED, expires_at=NOW - timedelta(seconds=1))
+    store.submit(former, former.created_at)
+    for number in (1, 2, 3):
+        store.record_run(a_run(former, number, former.created_at + timedelta(minutes=number)))
+    again = replace(a_job(), job_id=former.job_id)
+    store.submit(again, NOW)
+    assert list(store.runs(again)) == []
+    store.record_run(a_run(again, 1))
+    assert list(store.runs(again)) == [a_run(again, 1)]
 
 
 def test_of_many_workers_one_gets_the_lease() -> None:

@@ -58,7 +58,7 @@ def _result(ran: Ran, others: set[str], ledger: Ledger, sweeping: Sweeping, clou
         kills=ran.kills,
         lying=lying,
         now=time.time(),
-        lapsed=frozenset(sight.lapsed(cloud, records)),
+        lapsed=frozenset(sight.lapsed(cloud, records.values())),
         swept=[(one.job_id, at) for at, one in sweeping.repaired if one.done],
     )
     again = takeovers(evidence)

@@ -66,7 +66,11 @@ class Planned:
 
     def body(self, provider: int) -> Mapping[str, Any]:
         """What is posted to /jobs."""
-        payload = {"provider": provider, "seconds": self.seconds, "key": self.ordering_key or ""}
+        payload = {
+            "provider": provider,
+            "seconds": self.seconds,
+            "key": f"{self.tenant or ''}/{self.ordering_key}" if self.ordering_key else "",
+        }
         more = {"tenantId": self.tenant, "orderingKey": self.ordering_key}
         return {"type": self.kind.type, "payload": payload} | {k: v for k, v in more.items() if v is not None}
 

@@ -47,16 +47,16 @@ def messages(cloud: Cloud) -> list[Lying]:
     ]
 
 
-def lapsed(cloud: Cloud, job_ids: Iterable[str]) -> set[tuple[str, int]]:
+def lapsed(cloud: Cloud, jobs: Iterable[Job]) -> set[tuple[str, int]]:
     """The runs of these jobs that were taken back from a worker that said nothing, by job and number."""
     store = DynamoJobStore(cloud.dynamodb, cloud.up.outputs["JobsTable"])
-    runs = (run for job_id in job_ids for run in store.runs(job_id))
+    runs = (run for job in jobs for run in store.runs(job))
     return {(run.job_id, run.run) for run in runs if run.error_class == FailureClass.STALLED}
 
 
 def described(cloud: Cloud, job: Job) -> str:
     """One job's record and its runs that did not complete, for a report."""
-    runs = DynamoJobStore(cloud.dynamodb, cloud.up.outputs["JobsTable"]).runs(job.job_id)
+    runs = DynamoJobStore(cloud.dynamodb, cloud.up.outputs["JobsTable"]).runs(job)
     effects = {name: (effect.status, effect.run) for name, effect in job.effects.items()}
     head = {
         "type": job.type, "state": job.state, "run": job.run, "attempts": job.attempts, "stalls": job.stalls,

@@ -14,7 +14,7 @@ from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message
 from shared.domain.job import DUE_SHARDS, shard
 from shared.domain.outcome import Alert
 from shared.domain.run import StoredFile
-from shared.errors import MoveRefused, PayloadMissing, RingRefused, StoreUnavailable, TransientFailure
+from shared.errors import KeyReused, MoveRefused, PayloadMissing, RingRefused, StoreUnavailable, TransientFailure
 from shared.jobs import Ending
 from shared.operations.promote import PromoterPorts, promote_job
 from shared.operations.redrive import OperatorPorts, cancel, replay
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOK_AHEAD = timedelta(minutes=3)
 """The promoter's, as its Lambda has it."""
+
+RELAY_TIME = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,13 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
     records = [event_record(one) for one in messages]
     queue, started_at = QUEUES[plan.lane], world.now
     store, client, log = Store(process, world.store), Client(process, world.sqs), Log(world)
-    kinds = Kinds(lambda kind, run: play(world, kind, run))
+
+    def served(kind: Kind, run: Any) -> Ending:
+        world.promises.served(run.job_id, queue, known)
+        return play(world, kind, run)
+
+    kinds = Kinds(served, moved=world.plan.moved)
+    known = kinds if world.deployed else kinds.older(plan.lacks, plan.version, kinds.moved if plan.knows_move else None)
     ports = WorkerPorts(
         queue=queue,
         stage="histories",
@@ -153,7 +161,7 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
         mailbox=SqsMailbox(client, PREFIX, queue, log),
         files=Files(process, world.files),
         effects=PowertoolsEffects(store, process),
-        catalogue=kinds if world.deployed else kinds.older(plan.lacks, plan.version),  # type: ignore[arg-type]
+        catalogue=known,  # type: ignore[arg-type]
         clock=process,
         log=log,
         meter=Meter(world),
@@ -185,13 +193,14 @@ def _end(process: Process) -> None:
 
 def ring(world: World, process: Process, records: Sequence[Pending]) -> None:
     """One invocation of the relay; what it fails at stays in the stream."""
-    log, client = Log(world), Client(process, world.sqs)
+    log, client, started_at = Log(world), Client(process, world.sqs), world.now
     ports = RelayPorts(
         store=Store(process, world.store),
         doorbell=SqsDoorbell(client, PREFIX, "parked"),
         clock=process,
         log=log,
         queues=QUEUES,
+        time_left=lambda: RELAY_TIME - (world.now - started_at),
     )
     try:
         relay([OutboxRecord({}, one.job) for one in records], ports)
@@ -253,7 +262,9 @@ def act(world: World, process: Process, verb: str, job_id: str) -> None:
             cancel(job_id, "operator", "no longer wanted", ports)
         else:
             replay(job_id, "operator", "mended", ports)
-    except (MoveRefused, StoreUnavailable, PayloadMissing) as e:
+    except PayloadMissing as e:
+        world.promises.payload_missing(e.job_id)
+    except (MoveRefused, StoreUnavailable) as e:
         world.tell(f"{verb} refused: {e}")
 
 
@@ -271,12 +282,12 @@ def ask(world: World, process: Process, plan: JobPlan) -> None:
         ordering_key=plan.ordering_key,
     )
     entropy = hashlib.sha256(f"{plan.letter} {asked}".encode()).digest()[:10]
-    kinds = Kinds(lambda kind, run: None)
+    kinds = Kinds(lambda kind, run: None, moved=world.plan.moved if world.deployed else None)
     store = Store(process, world.store)
     try:
         accepted = submit(request, catalogue=kinds, store=store, now=process.now(), entropy=entropy)  # type: ignore[arg-type]
-    except StoreUnavailable:
-        world.tell(f"{plan.letter} is answered 503")
+    except (StoreUnavailable, KeyReused) as e:
+        world.tell(f"{plan.letter} is answered {503 if isinstance(e, StoreUnavailable) else 422}")
         return
     world.accepted.setdefault(plan.letter, set()).add(accepted.job.job_id)
     one = plan.key is None or len(world.accepted[plan.letter]) == 1

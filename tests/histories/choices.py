@@ -52,7 +52,9 @@ def _starts(world: World, dice: Dice) -> Iterator[Weighted]:
         yield 5.0, ("submit", letter)
     for job in world.plan.jobs:
         if job.key is not None and job.letter not in left:
-            yield 0.1, ("submit", job.letter)
+            gone = not any(world.store.get(job_id) for job_id in world.accepted.get(job.letter, ()))
+            yield 2.0 if gone else 0.1, ("submit", job.letter)
+            yield 0.1, ("submit-otherwise", job.letter)
     for worker in world.plan.workers:
         if not world.busy(worker.name) and (names := _batch(world, worker.lane, dice)):
             yield 3.0, ("work", worker.name, *names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from shared.domain.doorbell import parse
+from shared.domain.job import Job
 from shared.domain.states import FINAL, State
 from tests.histories.explanations import explain
 from tests.histories.kinds import VERSION
@@ -89,6 +90,7 @@ def _check(world: World) -> None:
     for job in world.store.jobs():
         moved = any(job_id == job.job_id for job_id, _ in world.sqs.moved)
         explain(world.promises, job, moved, untroubled)
+        _check_history(world, job)
     repairs = [name for name in REPAIRS if world.promises.rows[name]]
     if untroubled and repairs:
         world.promises.fail("repairs", f"{repairs}, though nothing had gone wrong")
@@ -98,6 +100,14 @@ def _check(world: World) -> None:
         for job_id in sorted(job_ids):
             if world.store.peek(job_id) is None and job_id not in world.forgotten:
                 world.promises.fail("durable", f"{letter} was accepted and is gone")
+
+
+def _check_history(world: World, job: Job) -> None:
+    """A job's history tells of its own runs, and of none that an earlier job under the same key had."""
+    life = world.promises.lives[job.job_id]
+    own = {(run.number, run.holder) for run in life.runs.values()}
+    foreign = [run for run in world.store.runs(job) if (run.run, run.holder) not in own]
+    world.promises.hold("history", not foreign, lambda: f"{record(job)} shows {foreign} as its own")
 
 
 def _check_dead_letters(world: World) -> None:

@@ -17,6 +17,7 @@ from shared.queues import QUEUES
 POLICY = RetryPolicy((timedelta(), timedelta(seconds=5), timedelta(seconds=30)), spread=timedelta())
 ATTEMPTS = POLICY.max_attempts
 VERSION = 2
+ROOMY, ROOMY_DEADLINE = "exports.month-end", timedelta(minutes=2)
 DEFERRED_SECONDS = (20, 300, 20, 20)
 """More than there are attempts, so that one spent by a defer shows; one of them is a long wait."""
 
@@ -234,13 +235,15 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Kinds:
-    """Catalogue of one process: job types named "<kind>-<lane>". `lacks`: a kind this code version does not know;
-    `version`: of the payload, the newest it knows.
+    """Catalogue of one process: job types named "<kind>@<lane>". `lacks`: a kind this code version does not know;
+    `version`: of the payload, the newest it knows; `moved`: the one type that it knows on ROOMY, with a deadline that
+    no other lane has the time for.
     """
 
     play: Callable[[Kind, Any], Ending]
     lacks: str | None = None
     version: int = VERSION
+    moved: str | None = None
 
     def get(self, name: str) -> JobType | None:
         """See Catalogue."""
@@ -250,13 +253,13 @@ class Kinds:
         kind = KINDS[kind_name]
         return JobType(
             name=name,
-            queue=QUEUES[lane],
+            queue=QUEUES[ROOMY if name == self.moved else lane],
             payload=Work,
             handler=lambda payload, run: self.play(kind, run),
             version=self.version,
             upgrades={version: lambda payload: payload for version in range(1, self.version)},
             policy=POLICY,
-            deadline=kind.deadline,
+            deadline=ROOMY_DEADLINE if name == self.moved else kind.deadline,
             lease=kind.lease,
             max_age=timedelta(hours=24),
             requires_result=kind.requires_result,
@@ -266,6 +269,6 @@ class Kinds:
         """See Catalogue."""
         return {}
 
-    def older(self, lacks: str | None, version: int) -> Kinds:
+    def older(self, lacks: str | None, version: int, moved: str | None) -> Kinds:
         """An earlier code version's."""
-        return replace(self, lacks=lacks, version=version)
+        return replace(self, lacks=lacks, version=version, moved=moved)

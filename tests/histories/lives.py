@@ -27,6 +27,7 @@ class Run:
     """
 
     number: int
+    holder: str
     process: Process
     suspect: bool
     started: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests.histories.kinds import KINDS, VERSION
+from tests.histories.kinds import KINDS, ROOMY, VERSION
 
 STANDARD, FIFO = "emails.high", "webhooks.partner-a"
 LETTERS = "ABC"
@@ -70,12 +70,15 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """One worker environment. `lacks` and `version`: an older code version's catalogue."""
+    """One worker environment. `lacks` and `version`: an older code version's catalogue; `knows_move`: it knows already
+    that a type has moved.
+    """
 
     name: str
     lane: str
     lacks: str | None
     version: int
+    knows_move: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Plan:
     steps         how long everything goes wrong; budget: at most so many faults; acts: of operators
     fault_weight  how likely faults are beside other steps, until the budget is spent; clock_weight: moves of the clock
     days          it may let days pass
+    moved         a job type that is moved to another lane
     """
 
     seed: int
@@ -101,6 +105,7 @@ class Plan:
     fault_weight: float
     clock_weight: float
     days: bool
+    moved: str | None = None
 
     @property
     def lanes(self) -> list[str]:
@@ -111,7 +116,8 @@ class Plan:
 @dataclass(frozen=True)
 class Focus:
     """What histories are to be about, where it is not everything. `acts`: of operators, at least; `old`: how likely
-    some workers have an older code version; `days` may pass; `age`: the jobs' longest, in seconds.
+    some workers have an older code version; `days` may pass; `age`: the jobs' longest, in seconds; `moves`: how likely
+    a type moves to another lane.
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
@@ -120,6 +126,7 @@ class Focus:
     acts: int = 0
     old: float = 0.25
     days: bool = False
+    moves: float = 0.1
     skew_ms: int | None = None
     age: int | None = None
 
@@ -134,6 +141,7 @@ THEMES = (
     Focus(faults=("freeze", "copy")),
     Focus(kinds=("plain", "one", "broken"), faults=("kill", "throttle", "copy"), acts=3, days=True),
     Focus(kinds=("restless", "far", "flaky", "plain"), faults=("away", "throttle"), days=True, age=TEN_DAYS),
+    Focus(moves=1.0),
 )
 """What comes about too seldom where everything may happen."""
 
@@ -148,7 +156,8 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
     jobs = tuple(
         _job(LETTERS[place], lanes, focus, dice) for place in range(dice.weighted([(4.0, 1), (4.0, 2), (2.0, 3)]))
     )
-    used = list(dict.fromkeys(job.lane for job in jobs))
+    moved = jobs[0].type if dice.chance(focus.moves) else None
+    used = list(dict.fromkeys([*(job.lane for job in jobs), *((ROOMY,) if moved else ())]))
     old = dice.chance(focus.old)
     workers = tuple(
         _worker(f"worker{place}", used[place % len(used)], old and place < 2, jobs, dice)
@@ -169,6 +178,7 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
         fault_weight=dice.pick((0.5, 1.0, 1.0, 3.0)),
         clock_weight=dice.pick((0.3, 1.0, 1.0, 3.0)),
         days=dice.chance(0.1) or focus.days,
+        moved=moved,
     )
 
 
@@ -187,6 +197,8 @@ def _job(letter: str, lanes: Sequence[str], focus: Focus, dice: Dice) -> JobPlan
 
 
 def _worker(name: str, lane: str, old: bool, jobs: Sequence[JobPlan], dice: Dice) -> WorkerPlan:
+    knows_move = dice.chance(0.5)
     if not old:
-        return WorkerPlan(name, lane, None, VERSION)
-    return WorkerPlan(name, lane, jobs[0].kind, VERSION) if dice.chance(0.5) else WorkerPlan(name, lane, None, 1)
+        return WorkerPlan(name, lane, None, VERSION, knows_move)
+    lacks, version = (jobs[0].kind, VERSION) if dice.chance(0.5) else (None, 1)
+    return WorkerPlan(name, lane, lacks, version, knows_move)

@@ -9,7 +9,9 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
+from shared.adapters import memory
 from shared.adapters.effects import EffectStore
+from shared.adapters.memory import MemoryJobStore
 from shared.adapters.sqs import SqsDoorbell
 from shared.domain import lease, outcome, repair, states
 from shared.domain.lease import Next
@@ -18,9 +20,10 @@ from shared.domain.repair import Fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
 from shared.domain.waits import leaves_its_message
-from shared.operations import acquire, batch, endings, run, settle, sweep
+from shared.operations import acquire, batch, endings, relay, run, settle, sweep
 from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
+from shared.queues import Queue
 from tests.histories.plan import EVERYTHING, FIFO, STANDARD, TEN_DAYS, Focus
 
 
@@ -61,6 +64,10 @@ def _both(*plants: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
 
 def _acknowledged(more: Outcome) -> Callable[[ExitStack], None]:
     return _instead(outcome, "_ACKNOWLEDGED", outcome._ACKNOWLEDGED | {more})
+
+
+def _put_whatever_stands_there(self: Any, job_id: str, ref: bytes, payload: str, expires_at: Any) -> None:
+    self._payloads[job_id, ref] = payload, expires_at
 
 
 def _sends_nothing_unsent(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -300,6 +307,34 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "an expired job forgets what stood in its way": Planted(
         frozenset({"told"}), _instead(endings, "with_what_stood_in_its_way", lambda said, job: said)
+    ),
+    "a job whose type has moved is never rung on its new lane": Planted(
+        frozenset({"lane", "explained", "ends", "budget"}),
+        _instead(Queue, "serves", lambda self, declared, deadline: True),
+        Focus(kinds=("plain", "one"), lanes=(STANDARD,), faults=("kill",), moves=1.0),
+    ),
+    "a job whose type has moved runs on a lane without the time for it": Planted(
+        frozenset({"lane"}), _instead(run, "reroute", lambda *_: None), Focus(moves=1.0)
+    ),
+    "two versions send a job back and forth": Planted(
+        frozenset({"lane", "ends"}),
+        _row(S.REROUTE, guards=_but(S.REROUTE.guards, S.RESTED)),
+        Focus(moves=1.0),
+    ),
+    "one tenant's ordering key holds up another's": Planted(
+        frozenset({"groups"}),
+        _instead(relay, "fifo_group", lambda job: job.ordering_key or job.job_id),
+        Focus(lanes=(FIFO,)),
+    ),
+    "a payload's life is that of the last request for it": Planted(
+        frozenset({"payload"}),
+        _instead(MemoryJobStore, "put_payload", _put_whatever_stands_there),
+        Focus(kinds=("large",), faults=("kill",)),
+    ),
+    "a key that lives again shows its former life's runs": Planted(
+        frozenset({"history"}),
+        _instead(memory, "own_runs", lambda job, runs: list(runs)),
+        Focus(kinds=("flaky", "hopeless"), faults=("kill",), days=True),
     ),
     "a second submit overwrites the first": Planted(frozenset({"key", "ends"}), _row(S.SUBMIT, guards=())),
 }

@@ -13,8 +13,8 @@ from shared.domain.doorbell import parse
 from shared.domain.job import Job
 from shared.domain.outcome import Alert
 from shared.domain.states import DEFAULT_STALL_LIMIT, FINAL, TABLE, Seen, State, Transition
-from shared.queues import QUEUES
-from tests.histories.kinds import KINDS
+from shared.queues import QUEUES, Queue
+from tests.histories.kinds import KINDS, Kinds
 from tests.histories.lives import Broken, Handling, Life, Run, record
 from tests.histories.sqs import Box, Standing
 from tests.histories.threads import Process, current
@@ -37,7 +37,7 @@ STARTS = frozenset({"lease", "reclaim"})
 BY_MESSAGE_OR_VIEW = frozenset(
     {
         "promote", "ring again", "redispatch", "lease", "reclaim", "defer (unleased)", "defer (unleased, long wait)",
-        "park", "park (lapsed)", "cancel", "replay", "replay (redriven message)", "mark",
+        "reroute", "park", "park (lapsed)", "cancel", "replay", "replay (redriven message)", "mark",
     }
 )  # fmt: skip
 """Moves made because of one doorbell, or of one state seen: none may land on a later one."""
@@ -51,6 +51,10 @@ MOST_LEASES = 21
 EARLY = timedelta(seconds=2)
 """A job may start sooner than it was asked for by no more than clocks differ."""
 
+LONG_PAST = timedelta(days=28)
+"""A sweeper that comes so late has let two queues forget a message."""
+
+A_DEPLOYMENT = timedelta(minutes=15)
 OPERATOR = "operator"
 GIVES_BACK = frozenset({"defer", "defer (long wait)", "continue"})
 SUBMITS = frozenset({"submit", "submit (scheduled)"})
@@ -73,6 +77,7 @@ class Promises:
         self.rows: dict[str, int] = {row.name: 0 for row in TABLE}
         self.holders: dict[str, Process] = {}
         self.alerted: set[tuple[Alert, str]] = set()
+        self.groups: dict[str, dict[str, tuple[str | None, str]]] = {}
         self.at_work: dict[Process, list[tuple[Run, Handling]]] = {}
 
     def fail(self, promise: str, detail: str) -> None:
@@ -102,6 +107,7 @@ class Promises:
 
         self._table(old, new, move, told)
         self._counters(old, new, move, told)
+        self._lane(old, new, told)
         self._fence(old, move, seen, told)
         self._ends(old, new, life, move, process, told)
         if move.name in STARTS:
@@ -130,6 +136,27 @@ class Promises:
         self.hold("budget", 0 <= new.attempts <= new.max_attempts, told)
         self.hold("budget", new.attempts <= old.attempts or new_run, told)
         self.hold("budget", move.name not in GIVES_BACK or new.attempts == old.attempts - 1, told)
+
+    def _lane(self, old: Job, new: Job, told: Callable[[], str]) -> None:
+        """A job changes its lane, and no two versions send it back and forth."""
+        asked = new.queue == old.queue or new.rerouted_at is not None
+        again = old.rerouted_at is not None and new.rerouted_at is not None and new.rerouted_at - old.rerouted_at
+        self.hold("lane", asked and (not again or again >= A_DEPLOYMENT), told)
+
+    def served(self, job_id: str, lane: Queue, catalogue: Kinds) -> None:
+        """A handler begins: on the lane that its worker knows it on, or one that has what that has, the time above all;
+        or the job was sent here a moment ago, by another version's worker.
+        """
+        job = self._get(job_id)
+        job_type = None if job is None else catalogue.get(job.type)
+        if job is None or job_type is None:
+            return
+        declared = job_type.queue
+        enough = job_type.deadline <= lane.deadline and declared.memory_mb <= lane.memory_mb
+        serves = declared is lane or (enough and all(right in lane.rights for right in declared.rights))
+        now = current().process.world.now
+        sent = job.rerouted_at is not None and now - job.rerouted_at < A_DEPLOYMENT + EARLY
+        self.hold("lane", serves or sent, lambda: f"{job_type.name} of {declared.name} runs on {lane.name}: {job}")
 
     def _fence(self, old: Job, move: Transition, seen: Seen, told: Callable[[], str]) -> None:
         """No worker writes but the one whose lease it is; no lease is taken before its own holder's clock ends it."""
@@ -203,8 +230,14 @@ class Promises:
         self.hold("fresh", fresh, lambda: f"one message brought more than {MOST_LEASES} leases: {life.leases}")
         ahead = self._ahead(old, process)
         self.hold("order", not ahead, lambda: f"{told()}, before {ahead}")
-        life.runs[new.run] = Run(new.run, process, new.stalls > 0)
+        life.runs[new.run] = Run(new.run, str(new.holder), process, new.stalls > 0)
         self.holders[str(new.holder)] = process
+
+    def payload_missing(self, job_id: str) -> None:
+        """A replay was refused for want of its payload: so it may be once the job died long after its deadline."""
+        job = self._get(job_id)
+        ended_late = job is not None and job.dead_at is not None and job.dead_at - job.deadline_at > LONG_PAST
+        self.hold("payload", job is None or ended_late, lambda: f"the payload of {job} is gone")
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
 
@@ -265,6 +298,20 @@ class Promises:
     def moving(self, one: Standing) -> None:
         """SQS moves only what it showed to nobody: no wait of a job, and no absence of the table, spends so much."""
         self.hold("moved", one.throttled >= MANY, lambda: f"{one.name} is moved after {one.receives} receives")
+
+    def sending(self, dead_letters: bool, box: Box, body: str, group: str | None) -> None:
+        """On a FIFO lane one group is one key of one tenant, always the same one; without a key, one job."""
+        bell = parse(body)
+        job = None if bell is None else self._get(bell.job_id)
+        if job is None or group is None or dead_letters or not box.queue.fifo:
+            return
+        ordered = (job.tenant, job.ordering_key or job.job_id)
+        groups = self.groups.setdefault(box.queue.name, {})
+        shared = [others for other, others in groups.items() if other == group and others != ordered]
+        apart = [other for other, others in groups.items() if others == ordered and other != group]
+        self.hold("groups", not shared, lambda: f"{ordered} waits behind {shared}: both are group {group}")
+        self.hold("groups", not apart, lambda: f"{ordered} was group {apart} and is group {group}: it keeps no order")
+        groups[group] = ordered
 
     def deleting(self, dead_letters: bool, box: Box, one: Standing) -> None:
         """The one rule for messages; and a DLQ keeps what tells the truth."""

@@ -79,6 +79,7 @@ class Sqs:
         self.names: Callable[[str], str] = lambda job_id: job_id
         self._named: set[str] = set()
         self.tell: Callable[[str], None] = lambda text: None
+        self.sending: Callable[[Box, str, str | None], None] = lambda box, body, group: None
         self.deleting: Callable[[Box, Standing], None] = lambda box, one: None
         self.hiding: Callable[[Box, Standing, timedelta], None] = lambda box, one, wait: None
         self.moving: Callable[[Box, Standing], None] = lambda box, one: None
@@ -88,6 +89,7 @@ class Sqs:
     def send(self, box: Box, body: str, group: str | None, deduplication_id: str | None, delay: timedelta) -> None:
         """Store a message, unless a FIFO queue took the same within five minutes."""
         now, bell = self._now(), parse(body)
+        self.sending(box, body, group)
         if bell is not None:
             self.rung.add((bell.job_id, bell.dispatch))
         if box.queue.fifo and deduplication_id is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from tests.histories import acting, faults
@@ -10,6 +11,7 @@ from tests.histories.plan import JobPlan
 from tests.histories.promises import OPERATOR
 from tests.histories.world import Action, World
 
+ANOTHER_DELAY = 600
 LONGEST_WAIT = timedelta(minutes=20)
 """One step to the next thing that happens goes no further, or everything would come after the deadlines."""
 
@@ -33,6 +35,15 @@ def _run(world: World, name: str, fault: str = "") -> bool:
 def _submit(world: World, letter: str) -> bool:
     plan: JobPlan | None = next((one for one in world.plan.jobs if one.letter == letter), None)
     return plan is not None and world.begin(f"client-{letter}", lambda p: acting.ask(world, p, plan), letter)
+
+
+def _submit_otherwise(world: World, letter: str) -> bool:
+    """Under a key that was used: the same payload for another time, which is another content."""
+    plan = next((one for one in world.plan.jobs if one.letter == letter and one.key is not None), None)
+    if plan is None or letter not in world.asked:
+        return False
+    other = replace(plan, delay_seconds=0 if plan.delay_seconds else ANOTHER_DELAY)
+    return world.begin(f"client-{letter}", lambda p: acting.ask(world, p, other), letter)
 
 
 def _work(world: World, name: str, *messages: str) -> bool:
@@ -125,6 +136,7 @@ def _until_next(world: World, extra_ms: int) -> bool:
 VERBS: Mapping[str, Callable[..., bool]] = {
     "run": _run,
     "submit": _submit,
+    "submit-otherwise": _submit_otherwise,
     "work": _work,
     "relay": _relay,
     "promote": _promote,

@@ -17,11 +17,14 @@ Watcher = Callable[[Job | None, Job, Transition, Seen], None]
 
 
 class WatchedStore(MemoryJobStore):
-    """The twin, telling `watch` (old record, new record, move, seen) of every write."""
+    """The twin, telling `watch` (old record, new record, move, seen) of every write of a record, and `shortened` of a
+    payload's job where it will be kept less long than before.
+    """
 
     def __init__(self, watch: Watcher) -> None:
         super().__init__()
         self._watch = watch
+        self.shortened: Callable[[str], None] = lambda job_id: None
         self._move: tuple[Transition, Seen] = (SUBMIT, Seen())
 
     def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
@@ -33,6 +36,13 @@ class WatchedStore(MemoryJobStore):
         """See JobStore."""
         self._move = (move, seen)
         return super().apply(job_id, move, seen, **changes)
+
+    def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
+        """See JobStore."""
+        before = self._payloads.get((job_id, ref))
+        super().put_payload(job_id, ref, payload, expires_at)
+        if before is not None and self._payloads[job_id, ref][1] < before[1]:
+            self.shortened(job_id)
 
     def remove(self, job_id: str) -> None:
         """As TTL does."""
@@ -84,6 +94,10 @@ class Store:
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
         self._call("put payload", lambda: self._store.put_payload(job_id, ref, payload, expires_at))
 
+    def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
+        renewed: bool = self._call("renew payload", lambda: self._store.renew_payload(job_id, ref, expires_at))
+        return renewed
+
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         found: str | None = self._call("get payload", lambda: self._store.get_payload(job_id, ref))
         return found
@@ -91,8 +105,8 @@ class Store:
     def record_run(self, record: RunRecord) -> None:
         self._call("record run", lambda: self._store.record_run(record))
 
-    def runs(self, job_id: str) -> Sequence[RunRecord]:
-        return self._store.runs(job_id)
+    def runs(self, job: Job) -> Sequence[RunRecord]:
+        return self._store.runs(job)
 
     def _call(self, label: str, act: Callable[[], Any]) -> Any:
         if self._process.world.away:

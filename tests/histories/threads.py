@@ -198,7 +198,7 @@ class Pool:
     def submit(self, act: Callable[..., Any], *args: Any) -> Thread:
         """See ThreadPoolExecutor."""
         process = current().process
-        name = f"{process.name}.{sum(not t.over for t in process.threads)}"
+        name = f"{process.name}.{len(process.threads)}"
         self._made.append(process.start(name, lambda: act(*args)))
         return self._made[-1]
 

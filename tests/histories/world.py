@@ -38,10 +38,12 @@ class World:
             rung=lambda job: (job.job_id, job.dispatch) in self.sqs.rung,
         )
         self.store = WatchedStore(self._written)
+        self.store.shortened = lambda job_id: self.promises.fail("payload", f"{job_id}'s is kept less long")
         self.files, self.shares = MemoryFiles(), MemoryShares()
         lanes = [QUEUES[lane] for lane in plan.lanes]
         self.sqs = Sqs(lanes, plan.most_receives, plan.old_receipts, lambda: self.now)
         self.sqs.names, self.sqs.tell = self.name_of, self.tell
+        self.sqs.sending = lambda box, body, group: self.promises.sending(self._is_dlq(box), box, body, group)
         self.sqs.deleting = lambda box, one: self.promises.deleting(self._is_dlq(box), box, one)
         self.sqs.hiding, self.sqs.moving = self.promises.hiding, self._moving
         self.stream = Stream()
@@ -192,6 +194,7 @@ class World:
             if by > LONG or self.threads or self.stream.pending or self._something_due():
                 self.happened.add("dawdled")
         self.now += by
+        self.store.expire_beside(self.now)
         self.stream.expire(self.now)
         for box in self.sqs.urls.values():
             self.expired_copies |= {name.rstrip("'") for name in box.expire(self.now)}

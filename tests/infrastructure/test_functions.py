@@ -191,6 +191,15 @@ def test_the_relay_can_send_to_every_queue_and_receive_from_none(every_stage) ->
     assert [a for s in statements for a in s["Action"] if a in ("sqs:ReceiveMessage", "sqs:DeleteMessage")] == []
 
 
+def test_the_relay_knows_a_new_lane_before_anyone_can_queue_a_job_there(every_stage) -> None:
+    """An older one would park the doorbell."""
+    functions = every_stage.of(FUNCTION)
+    (relay,) = [name for name in functions if name.startswith("Relay")]
+    queueing = [name for name in functions if name.startswith(("Worker", "ApiFunction"))]
+    assert len(queueing) == len(QUEUES) + 1
+    assert all(relay in functions[name]["DependsOn"] for name in queueing)
+
+
 def test_no_role_names_an_event_source_because_that_is_a_cycle_no_synthesis_shows(every_stage) -> None:
     granted = {action for statements in _grants(every_stage).values() for s in statements for action in s["Action"]}
     assert {action for action in granted if action.startswith("lambda:")} == {"lambda:InvokeFunction"}  # the ticker's

@@ -12,6 +12,7 @@ from botocore.stub import Stubber
 
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.wire import to_item
+from shared.domain.job import to_ms
 from shared.domain.states import MARK, Seen, State
 from shared.errors import AlreadySubmitted, StoreUnavailable
 from shared.ports import Row
@@ -87,7 +88,7 @@ CALLS: list[tuple[str, Callable[[DynamoJobStore], Any]]] = [
     ("put_item", lambda store: store.submit(a_job(), NOW)),
     ("update_item", lambda store: store.apply(a_job().job_id, MARK, Seen(dispatch=1), published_at=NOW)),
     ("get_item", lambda store: store.get(a_job().job_id)),
-    ("query", lambda store: store.runs(a_job().job_id)),
+    ("query", lambda store: store.runs(a_job())),
 ]
 
 
@@ -124,13 +125,13 @@ def test_records_and_payloads_are_read_strongly_a_get_right_after_the_202_finds_
 
 
 def test_a_long_history_is_read_to_its_end(answers: Answers) -> None:
-    job_id = a_job().job_id
-    item = {"ended_at": {"N": "1"}, "outcome": {"S": "retrying"}, "expires_at": {"N": "1"}}
+    job = a_job()
+    item = {"ended_at": {"N": str(to_ms(NOW))}, "outcome": {"S": "retrying"}, "expires_at": {"N": "1"}}
     pages = [[{"sk": {"S": "RUN#0000000001"}, **item}], [{"sk": {"S": "RUN#0000000002"}, **item}]]
     last = {"pk": {"S": "x"}}
     answers.stub.add_response("query", {"Items": pages[0], "LastEvaluatedKey": last})
     answers.stub.add_response("query", {"Items": pages[1]})
-    assert [run.run for run in answers.store.runs(job_id)] == [1, 2]
+    assert [run.run for run in answers.store.runs(job)] == [1, 2]
 
 
 @pytest.mark.parametrize(("operation", "call"), CALLS, ids=[name for name, _ in CALLS])

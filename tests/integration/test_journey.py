@@ -27,7 +27,7 @@ from shared.operations.run import run_batch
 from shared.operations.submit import JobRequest, submit
 from shared.queues import QUEUES
 from tests.aws import create_jobs_table
-from tests.builders import NOW, RecordedLog, TestClock
+from tests.builders import NOW, RecordedLog, TestClock, a_minute_left
 from tests.world import OneType, World
 
 QUEUE = QUEUES["exports.month-end"]
@@ -70,6 +70,7 @@ class Cloud:
                 clock=self.clock,
                 log=self.log,
                 queues=QUEUES,
+                time_left=a_minute_left,
             ),
         )
         return len(records)
@@ -179,7 +180,15 @@ def test_a_relay_that_dies_after_sending_makes_a_duplicate_that_runs_nothing(clo
     doorbell = SqsDoorbell(cloud.sqs, "hf", "parked")
     for _ in range(2):
         relay(
-            records, RelayPorts(store=cloud.store, doorbell=doorbell, clock=cloud.clock, log=cloud.log, queues=QUEUES)
+            records,
+            RelayPorts(
+                store=cloud.store,
+                doorbell=doorbell,
+                clock=cloud.clock,
+                log=cloud.log,
+                queues=QUEUES,
+                time_left=a_minute_left,
+            ),
         )
     while cloud.work():
         pass
@@ -191,7 +200,9 @@ def test_a_stream_record_that_shows_no_job_is_parked_whole(cloud: Cloud) -> None
     (record,) = cloud.stream()
     record["dynamodb"]["NewImage"]["run"] = {"S": "seven"}
     doorbell = SqsDoorbell(cloud.sqs, "hf", "parked")
-    ports = RelayPorts(store=cloud.store, doorbell=doorbell, clock=cloud.clock, log=cloud.log, queues=QUEUES)
+    ports = RelayPorts(
+        store=cloud.store, doorbell=doorbell, clock=cloud.clock, log=cloud.log, queues=QUEUES, time_left=a_minute_left
+    )
     image = record["dynamodb"]["NewImage"]
     far_off = {"dynamodb": {"NewImage": image | {"run": {"N": "0"}, "run_at": {"N": "9" * 30}}}}
     no_base64 = {"dynamodb": {"NewImage": {"fingerprint": {"B": "%"}}}}

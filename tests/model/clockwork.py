@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shared.domain.states import FINAL, State
+from tests.builders import NOW
 from tests.model.changes import spent
 from tests.model.explore import Step
 from tests.model.record import Record
@@ -24,6 +25,8 @@ def steps(world: World, model: JobModel) -> Iterator[Step]:
         yield from _lapse(world, record, model)
     if record.waiting and record.state in (State.SCHEDULED, State.RETRYING):
         yield model.step(f"time: the {record.state} job is due", world._replace(record=model.records.wait_over(record)))
+    if (world.budget.move or model.moved) and record.job.rerouted_at == NOW:
+        yield model.step("time: its lane may change again", world._replace(record=model.records.rested(record)))
     if world.budget.deadline and not record.late and record.state not in FINAL:
         yield model.step(
             "time: the deadline passes",

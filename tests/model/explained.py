@@ -129,7 +129,7 @@ EXPLAINED = (
         profile="cancel, replay, crash",
     ),
     Reason(
-        ("requeue: without deadline_at > now", "defer (unleased*: without deadline_at > now"),
+        tuple(f"{row}: without deadline_at > now" for row in ("requeue", "reroute", "defer (unleased*")),
         "The next lease is refused for the deadline, and the job expires then.",
     ),
     Reason(
@@ -145,7 +145,7 @@ EXPLAINED = (
         profile="cancel x2, misbehaves, redrive",
     ),
     Reason(
-        ("defer (unleased*: without no cancel_request",),
+        ("defer (unleased*: without no cancel_request", "reroute: without no cancel_request"),
         "No move leaves a request on a job that waits.",
     ),
     Reason(
@@ -161,7 +161,7 @@ EXPLAINED = (
         profile="one worker: purge, gate, loss, crash, empty queue",
     ),
     Reason(
-        ("defer (unleased*: from retrying without no due_key", "park: from retrying without no due_key"),
+        tuple(f"{row}: from retrying without no due_key" for row in ("defer (unleased*", "reroute", "park")),
         "A long wait has a dispatch that no message carries, and these compare the dispatch.",
     ),
     Reason(
@@ -203,6 +203,15 @@ EXPLAINED = (
     Reason(
         ("promote: from retrying without a due_key",),
         "A job that is not in the due index has no due time, which no horizon reaches.",
+    ),
+    Reason(
+        ("reroute: without dispatch = seen",),
+        "What a stale message's worker so makes stale it rings anew, and the job waits for no time then.",
+    ),
+    Reason(
+        ("reroute: without the choice *",),
+        "A job that never moves waits in vain, SQS gives its message up, and it is parked: an end, though not the one"
+        " that it was promised (tests/chaos, tests/histories).",
     ),
     Reason(
         ("ring again: without dispatch = seen", "ring again: without outbox as*", "ring again: without published_at*"),
@@ -266,6 +275,7 @@ EXPLAINED = (
         (
             "reschedule: without dropping next_attempt_at",
             "redispatch: without dropping next_attempt_at",
+            "reroute: without dropping next_attempt_at",
             "replay*: without dropping next_attempt_at",
         ),
         "No lease of a queued job asks for it, and each takes it away.",

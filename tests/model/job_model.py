@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.domain.job import Job
 from shared.domain.states import DEFAULT_STALL_LIMIT, FINAL, TABLE, State, Transition
-from tests.builders import a_job
+from tests.builders import NOW, a_job
 from tests.model import clockwork, operators, promoters, relays, sqs, sweepers, workers
 from tests.model.explore import BOUND, Step
 from tests.model.record import AHEAD, PAST, Record
@@ -31,6 +31,8 @@ class JobModel:
 
     receives    maxReceiveCount
     busy_queue  the queue always holds other jobs, so an empty one never tells that a doorbell is lost
+    moved       the job waits on a lane that may not run it, and its type has moved to one that may; sent: to the former
+                a moment ago, by another version's worker
     relay_dies  a crash may be the relay's; not to let it leaves room for deeper histories of the workers
     """
 
@@ -49,6 +51,8 @@ class JobModel:
     busy_queue: bool = True
     time_to_live: bool = False
     at_most_once: bool = False
+    moved: bool = False
+    sent: bool = False
     relay_dies: bool = True
     watch: Callable[..., None] | None = None
     records: Records = field(init=False)
@@ -70,6 +74,7 @@ class JobModel:
             deadline_at=AHEAD,
             available_at=PAST,
             created_at=PAST,
+            rerouted_at=NOW if self.sent else None,
         )
         if self.start is State.QUEUED:
             return job

@@ -144,5 +144,12 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "budget": Budget(gate=1, loss=1, crash=1),
     },
     "one worker: continues x2": {"workers": 1, "budget": Budget(misbehave=3)},
+    "moves x2, crash": {"budget": Budget(move=2, crash=1)},
+    "moves, loss, stuck mark, second delivery": {"budget": Budget(move=1, loss=1, stuck_mark=1, twice=1)},
+    "moves, misbehaves, second delivery": {"budget": Budget(move=1, misbehave=1, twice=1)},
+    "moves, cancel, deadline, gate": {"budget": Budget(move=1, cancel=1, deadline=1, gate=1)},
+    "one worker: moves x2, misbehaves, crash": {"workers": 1, "budget": Budget(move=2, misbehave=1, crash=1)},
+    "moved away, crash, loss": {"moved": True, "budget": Budget(crash=1, loss=1)},
+    "sent a moment ago, moved away, second delivery": {"moved": True, "sent": True, "budget": Budget(twice=1)},
     "restored from a backup, empty queue": {"busy_queue": False, "budget": Budget(restore=1, crash=1)},
 }

@@ -64,6 +64,8 @@ def looks(job: Job) -> tuple[object, ...]:
         job.next_attempt_at,
         job.due_key,
         job.due_at,
+        job.queue,
+        job.rerouted_at,
         job.expires_at,
         job.open_key,
         job.dead_key,

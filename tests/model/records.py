@@ -133,6 +133,10 @@ class Records:
         """Its deadline passes."""
         return self._in_time(record, "deadline", deadline_at=PAST)
 
+    def rested(self, record: Record) -> Record:
+        """The change of its lane was a while ago."""
+        return self._in_time(record, "rest", rerouted_at=PAST)
+
     def _in_time(self, record: Record, what: str, **times: Any) -> Record:
         key = record, what
         if key not in self._times:

@@ -22,6 +22,7 @@ from tests.world import OneType
 
 SUBMIT_RULES: Mapping[str, str] = {
     "payload_by_content": "a payload item is named by its content, so a refused body cannot replace an accepted one",
+    "payload_life_grows": "the life of a payload item only grows, so a refused request cannot shorten it",
     "payload_first": "the payload item is written before the record",
     "effects_in_record": "the effects of a job live and end with its record",
 }
@@ -34,14 +35,14 @@ LATER = NOW + timedelta(days=365)
 class Recorder:
     """A store that notes what submit asks of it."""
 
-    payloads: list[tuple[bytes, str]] = field(default_factory=list)
+    payloads: list[tuple[bytes, str, datetime]] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
         """See JobStore."""
         self.order.append("payload")
-        self.payloads.append((ref, payload))
+        self.payloads.append((ref, payload, expires_at))
 
     def submit(self, job: Job, now: datetime) -> None:
         """See JobStore."""
@@ -58,24 +59,31 @@ class Asked(NamedTuple):
 
     ref: bytes
     payload: str
+    until: datetime
     job: Job
+
+
+PROMISED = "+"
+"""Ends the body of a client who asks for next month."""
 
 
 def asked(body: str) -> Asked:
     """The writes of the real submit for a payload too large for its record."""
-    store, payload = Recorder(), {"tenantId": body * 500, "month": "2026-05"}
-    request = JobRequest(type="invoice-export", payload=payload, idempotency_key="k")
+    store, payload = Recorder(), {"tenantId": body.removesuffix(PROMISED) * 500, "month": "2026-05"}
+    delay = timedelta(days=30) if body.endswith(PROMISED) else None
+    request = JobRequest(type="invoice-export", payload=payload, idempotency_key="k", delay=delay)
     submit(request, catalogue=OneType(lambda payload, run: None), store=store, now=NOW, entropy=bytes(10))  # type: ignore[arg-type]
     if store.order != ["payload", "record"]:
         raise AssertionError(f"submit writes {store.order}")
-    (ref, text), job = store.payloads[0], store.jobs[0]
-    return Asked(ref, text, job)
+    return Asked(*store.payloads[0], store.jobs[0])
 
 
 class Table(NamedTuple):
-    """One state. payloads by their names; record: which client's; effect: of which record it was recorded."""
+    """One state. payloads: names, texts, how long each is kept; record: which client's; effect: of which record it was
+    recorded.
+    """
 
-    payloads: tuple[tuple[bytes, str], ...] = ()
+    payloads: tuple[tuple[bytes, str, datetime], ...] = ()
     record: tuple[int, State] | None = None
     incarnation: int = 0
     clients: tuple[str, ...] = ()
@@ -133,9 +141,14 @@ class SubmitModel:
         if payload_next:
             name = self.asks[n].ref if "payload_by_content" not in self.off else b""
             others = tuple(item for item in table.payloads if item[0] != name)
-            stored = after._replace(payloads=(*others, (name, self.asks[n].payload)))
+            until = max([self.asks[n].until, *(item[2] for item in table.payloads if item[0] == name and self._grows)])
+            stored = after._replace(payloads=(*others, (name, self.asks[n].payload, until)))
             return Step(f"client {n}: stores its payload", stored)
         return self._put(table, after, n)
+
+    @property
+    def _grows(self) -> bool:
+        return "payload_life_grows" not in self.off
 
     def _put(self, table: Table, after: Table, n: int) -> Step:
         job, now = self.asks[n].job, LATER if table.overdue else NOW
@@ -167,7 +180,8 @@ class SubmitModel:
 
     def _run(self, table: Table, which: int) -> Step:
         name = self.asks[which].ref if "payload_by_content" not in self.off else b""
-        payload = dict(table.payloads).get(name)
+        needed = self.asks[which].until
+        payload = next((text for ref, text, until in table.payloads if ref == name and until >= needed), None)
         done = table._replace(record=(which, State.COMPLETED))
         if payload != self.asks[which].payload:
             wrong = "(a) an accepted job has no payload" if payload is None else "(b) a job runs with another's body"
@@ -185,6 +199,7 @@ def _now(table: Table, n: int, client: str) -> Table:
 CASES: Mapping[str, SubmitModel] = {
     "two bodies, one key": SubmitModel(),
     "the same body twice": SubmitModel(("x", "x")),
+    "the same body for next month and for now": SubmitModel(("x+", "x")),
     "three clients, two bodies": SubmitModel(("x", "y", "x")),
     "the key again after the retention": SubmitModel(("x",), again=True),
     "two bodies, the key again after the retention": SubmitModel(again=True),
@@ -192,6 +207,7 @@ CASES: Mapping[str, SubmitModel] = {
 
 WITHOUT: Mapping[str, SubmitModel] = {
     "payload_by_content": SubmitModel(off=("payload_by_content",)),
+    "payload_life_grows": SubmitModel(("x+", "x"), off=("payload_life_grows",)),
     "payload_first": SubmitModel(("x",), off=("payload_first",)),
     "effects_in_record": SubmitModel(("x",), again=True, off=("effects_in_record",)),
 }

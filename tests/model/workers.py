@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shared.domain.states import State
+from tests.builders import NOW
 from tests.model import handlers
 from tests.model.changes import acknowledging, leaves, spent, with_message
 from tests.model.explore import Step
 from tests.model.refusals import MANY_RECEIVES, decides, follows, receives, token
 from tests.model.starts import started
 from tests.model.world import ACKNOWLEDGES, FOLLOWS, GATED, IDLE, RECEIVED, STARTS, UNSURE, Worker, World
+from tests.model.writes import OTHER_LANE
 
 if TYPE_CHECKING:
     from tests.model.job_model import JobModel
@@ -42,6 +44,12 @@ def _received(world: World, place: int, worker: Worker, model: JobModel) -> Iter
     if world.gate_shut and model.on("gate_first"):
         yield from _defers(world, place, worker, model)
         return
+    if model.moved and world.record is not None and world.record.job.queue != OTHER_LANE:
+        yield from _may_not_run(world, place, worker, model)
+        return
+    if world.budget.move:
+        moved = world._replace(budget=spent(world.budget, "move"))
+        yield _reroutes(moved, place, worker, model, fair=False)
     if worker.suspect:
         yield model.step("worker: no room to run a suspect alone, left", leaves(world, place), fair=False)
         if receives(world, worker) >= MANY_RECEIVES:
@@ -65,6 +73,30 @@ def _defers(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
         yield model.step("worker: defers unleased, into due", model.written(acknowledging(world, place), long))
     if short is None:
         yield decides(world, place, worker, model, "defer", gated=True)
+
+
+def _may_not_run(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
+    """It is rung where it belongs; or, if its lane has changed a moment ago, waits."""
+    refused = model.records.apply(world.record, "reroute", dispatch=worker.dispatch) is None
+    if refused and world.record is not None and world.record.job.rerouted_at == NOW:
+        yield from _defers(world, place, worker, model)
+    else:
+        yield _reroutes(world, place, worker, model, fair=True)
+
+
+def _reroutes(world: World, place: int, worker: Worker, model: JobModel, *, fair: bool) -> Step:
+    """Its type has moved to another lane. Lanes differ in nothing else here."""
+    before = world.record
+    record = model.records.apply(before, "reroute", dispatch=worker.dispatch)
+    if record is None or before is None:
+        return decides(world, place, worker, model, "reroute", gated=True)
+    broken = None
+    if before.state is State.RETRYING and before.waiting:
+        broken = "(k) a retry is sent before its time"
+    elif before.job.rerouted_at == NOW:
+        broken = "(n) a job is sent back and forth between two lanes"
+    after = model.written(acknowledging(world, place), record)
+    return model.step(f"worker: rings it on another lane, d{record.dispatch}", after, fair, broken)
 
 
 def _acknowledges(world: World, place: int, worker: Worker, model: JobModel) -> Step:

@@ -106,6 +106,7 @@ class Budget(NamedTuple):
     hang: int = 0  # a handler runs past its deadline
     renew: int = 0
     gate: int = 0  # this worker does not know the job's type yet, or may not run it now
+    move: int = 0  # the worker's lane may not run it: its type has moved
     deadline: int = 0
     replay: int = 0
     cancel: int = 0

@@ -7,7 +7,10 @@ from typing import Any
 
 from shared.domain.job import EFFECT_COMPLETED, Effect, Progress
 from shared.domain.states import Transition
+from tests.builders import NOW
 from tests.model.record import AHEAD, PAST
+
+OTHER_LANE = "other-lane"
 
 WRITTEN: Mapping[str, Any] = {
     "open_key": "open#lane#0",
@@ -22,6 +25,8 @@ WRITTEN: Mapping[str, Any] = {
     "available_at": PAST,
     "queued_at": PAST,
     "rung_at": PAST,
+    "queue": OTHER_LANE,
+    "rerouted_at": NOW,
     "published_at": PAST,
     "started_at": PAST,
     "completed_at": PAST,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.adapters.memory import MemoryJobStore
+from shared.domain.job import RETENTION
 from shared.domain.states import FINAL, State
 from shared.errors import StoreUnavailable
 from tests.api import EXPORT, EXPORT_JOB, Client
@@ -54,6 +57,33 @@ def test_a_repeat_with_the_same_key_is_the_same_job_and_says_so(path: str, body:
     again = client.post(path, body, {"idempotency-key": " month-end "})
     assert (again.status, again.json) == (202, first.json)
     assert again.headers["idempotent-replayed"] == "true"
+
+
+@pytest.mark.parametrize("state", sorted(FINAL))
+def test_a_key_whose_job_has_ended_answers_how_and_starts_nothing_until_its_time_is_over(state: State) -> None:
+    client, key = Client(), {"Idempotency-Key": "month-end"}
+    first = client.post("/jobs", EXPORT_JOB, key).json
+    job = client.store.get(first["jobId"])
+    assert job is not None
+    assert isinstance(client.store, MemoryJobStore)
+    ended = replace(job, state=state, outbox=None, expires_at=NOW + RETENTION[state])
+    client.store._write(ended)
+    client.clock.forward(RETENTION[state])
+    again = client.post("/jobs", EXPORT_JOB, key)
+    assert (again.status, again.json) == (202, {**first, "status": state.value})
+    assert again.headers["idempotent-replayed"] == "true"
+    assert client.store.get(job.job_id) == ended
+    client.clock.forward(timedelta(seconds=1))
+    anew = client.post("/jobs", EXPORT_JOB, key)
+    assert (anew.status, anew.json) == (202, first)
+    assert "idempotent-replayed" not in anew.headers
+
+
+def test_the_times_for_which_an_ended_jobs_key_answers_stand_in_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for state, kept in RETENTION.items():
+        (line,) = [line for line in guide.splitlines() if line.strip().startswith(f"| `{state}` |")]
+        assert f"{kept.days} days" in line
 
 
 def test_without_a_key_every_post_is_a_job_of_its_own() -> None:

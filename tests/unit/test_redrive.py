@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.memory import MemoryJobStore
-from shared.domain.job import EFFECT_COMPLETED, LONGEST_RETENTION, Effect, Job
+from shared.domain.job import EFFECT_COMPLETED, RETENTION, Effect, Job
 from shared.domain.states import COMPLETE, FINAL, LEASE, Seen, State
 from shared.errors import MoveRefused, PayloadMissing, TransientFailure
 from shared.operations.redrive import OperatorPorts, cancel, replay
@@ -122,12 +122,22 @@ def test_a_job_is_replayed_once_by_two_operators_who_saw_the_same_death() -> Non
 def test_a_late_replay_keeps_the_stored_payload_as_long_as_the_job_may_need_it() -> None:
     world = World()
     job = world.submitted(state=State.DEAD, payload=None, payload_ref=b"ref")
-    kept = []
     world.store.put_payload(job.job_id, b"ref", "{}", NOW)
-    plain_put = world.store.put_payload
-    world.store.put_payload = lambda *a: kept.append(a[3]) or plain_put(*a)  # type: ignore[method-assign, func-returns-value]
     job = replay(job.job_id, *ASKED, world.ports)
-    assert kept == [job.deadline_at + LONGEST_RETENTION]
+    world.store.expire_beside(job.deadline_at + RETENTION[State.DEAD])
+    assert world.store.get_payload(job.job_id, b"ref") == "{}"
+
+
+def test_a_native_redrive_keeps_the_stored_payload_as_long_as_a_replay_does() -> None:
+    world = WorkerWorld(handler=raising(TransientFailure("busy")))
+    job = a_job(state=State.DEAD, payload=None, payload_ref=b"ref")
+    world.store.put_payload(job.job_id, b"ref", "{}", NOW)
+    message = world.submitted(job)
+    world.deliver(replace(message, dead_letter_mark=True))
+    replayed = world.found(message)
+    assert replayed.state is State.QUEUED
+    world.store.expire_beside(replayed.deadline_at + RETENTION[State.DEAD])
+    assert world.store.get_payload(job.job_id, b"ref") == "{}"
 
 
 def test_a_job_whose_stored_payload_is_gone_is_not_replayed_to_die_again() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from shared.adapters.memory import MemoryJobStore
+from shared.domain.doorbell import fifo_group
 from shared.domain.job import Job
 from shared.domain.states import State
 from shared.errors import RingRefused, StoreUnavailable
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.ports import Ring, Unsent
-from shared.queues import QUEUES
+from shared.queues import QUEUES, Queue
 from tests.builders import NOW, MemoryDoorbell, RecordedLog, TestClock, a_job, a_running_job
 
 
@@ -23,6 +27,7 @@ class World:
     store: MemoryJobStore = field(default_factory=MemoryJobStore)
     doorbell: MemoryDoorbell = field(default_factory=MemoryDoorbell)
     log: RecordedLog = field(default_factory=RecordedLog)
+    time_left: timedelta = timedelta(minutes=1)
 
     def submit(self, *jobs: Job) -> list[OutboxRecord]:
         for job in jobs:
@@ -32,7 +37,14 @@ class World:
     def relay(self, records: list[OutboxRecord]) -> None:
         relay(
             records,
-            RelayPorts(store=self.store, doorbell=self.doorbell, clock=TestClock(), log=self.log, queues=QUEUES),
+            RelayPorts(
+                store=self.store,
+                doorbell=self.doorbell,
+                clock=TestClock(),
+                log=self.log,
+                queues=QUEUES,
+                time_left=lambda: self.time_left,
+            ),
         )
 
     def rung(self) -> list[str]:
@@ -63,13 +75,15 @@ def test_a_tenants_jobs_share_a_message_group_on_a_standard_lane() -> None:
     assert [ring.group for _, ring in world.doorbell.sent] == ["acme-eu", None]
 
 
-def test_on_a_fifo_lane_the_group_is_the_ordering_key_and_no_batch_holds_a_key_twice() -> None:
+def test_on_a_fifo_lane_the_group_is_the_tenants_key_and_no_batch_holds_a_key_twice() -> None:
     world = World()
     fifo = {"queue": "webhooks.partner-a", "type": "deliver-webhook"}
     a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
     alone = a_job(**fifo)
     world.relay(world.submit(a1, a2, b1, alone))
-    assert [ring.group for _, ring in world.doorbell.sent] == ["a", "a", "b", alone.job_id]
+    a, b = fifo_group(a1), fifo_group(b1)
+    assert a != b
+    assert [ring.group for _, ring in world.doorbell.sent] == [a, a, b, alone.job_id]
     assert [count for _, count in world.doorbell.calls] == [1, 3]
     assert all(ring.delay == timedelta() for _, ring in world.doorbell.sent)
 
@@ -249,7 +263,104 @@ def test_copies_in_a_fifo_dlq_stand_in_groups_of_their_own() -> None:
     dead, alive = a_job(state=State.DEAD, **fifo), a_job(**fifo)
     world.relay(world.submit(dead, alive))
     groups = {ring.dead_letter: ring.group for _, ring in world.doorbell.sent}
-    assert groups == {True: dead.job_id, False: "acme"}
+    assert groups == {True: dead.job_id, False: fifo_group(alive)}
+
+
+def test_one_tenants_ordering_key_holds_up_no_other_tenants() -> None:
+    """Neither in the queue, nor in the relay while the first tenant's doorbell is refused."""
+    world = World()
+    fifo = {"queue": "webhooks.partner-a", "ordering_key": "customer-1"}
+    jobs = [a_job(tenant=tenant, **fifo) for tenant in ("acme", "bolt", None)]
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == jobs[0].job_id else None
+    with pytest.raises(RingRefused, match="1 of 3"):
+        world.relay(world.submit(*jobs))
+    assert world.rung() == [jobs[1].job_id, jobs[2].job_id]
+    assert len({ring.group for _, ring in world.doorbell.sent}) == 2
+
+
+WAITS = 10
+"""Seconds a test waits for a thread that must come."""
+
+
+def test_a_slow_queue_holds_up_no_other_in_the_same_batch() -> None:
+    world = World()
+    slow, fast, dead = a_job(queue="emails.bulk"), a_job(), a_job(state=State.DEAD, queue="emails.bulk")
+    others_done = threading.Event()
+
+    def answers_last(ring: Ring) -> None:
+        if ring.job_id == slow.job_id:
+            assert others_done.wait(WAITS), "the others wait for the slow queue"
+
+    def mark(job_id: str, *args: Any, **changes: Any) -> Job:
+        after = plain_apply(job_id, *args, **changes)
+        if (world.flag(fast), world.flag(dead)) == (None, None):
+            others_done.set()
+        return after
+
+    plain_apply = world.store.apply
+    world.store.apply = mark  # type: ignore[method-assign]
+    world.doorbell.refuse = answers_last
+    world.relay(world.submit(slow, fast, dead))
+    assert {world.flag(job) for job in (slow, fast, dead)} == {None}
+
+
+def test_a_queue_that_does_not_answer_costs_its_own_doorbells_and_the_relay_ends_before_lambda_ends_it() -> None:
+    """Each call takes twelve seconds, and each of ten doorbells would be tried three times."""
+    world, calls = World(), []
+    silent, fast = [a_job(queue="emails.bulk") for _ in range(35)], [a_job() for _ in range(25)]
+
+    def no_answer(ring: Ring) -> Unsent | None:
+        if ring.job_id not in {job.job_id for job in silent}:
+            return None
+        calls.append(ring)
+        return throttled(ring)
+
+    plain_ring = world.doorbell.ring
+
+    def ring(queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        answer = plain_ring(queue, rings)
+        if queue.name == "emails.bulk":
+            world.time_left -= timedelta(seconds=12)
+        return answer
+
+    world.doorbell.refuse, world.doorbell.ring = no_answer, ring  # type: ignore[method-assign]
+    everything = world.submit(*fast, *silent)
+    with pytest.raises(RingRefused, match="35 of 60"):
+        world.relay(everything)
+    assert world.time_left > timedelta()
+    assert {world.flag(job) for job in fast} == {None}
+
+
+def test_what_a_fifo_queue_has_no_time_for_is_left_in_order() -> None:
+    world = World()
+    fifo = {"queue": "webhooks.partner-a", "ordering_key": "customer-1"}
+    jobs = [a_job(**fifo) for _ in range(5)]
+    plain_ring = world.doorbell.ring
+
+    def ring(queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        world.time_left -= timedelta(seconds=12)
+        return plain_ring(queue, rings)
+
+    world.doorbell.ring = ring  # type: ignore[method-assign]
+    with pytest.raises(RingRefused, match="no time left"):
+        world.relay(world.submit(*jobs))
+    rung = world.rung()
+    assert 0 < len(rung) < 5
+    assert rung == [job.job_id for job in jobs[: len(rung)]]
+
+
+def test_a_relay_without_time_to_mark_leaves_the_flag_to_the_sweeper() -> None:
+    world, job = World(), a_job()
+    plain_ring = world.doorbell.ring
+
+    def ring(queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
+        world.time_left = timedelta(seconds=10)
+        return plain_ring(queue, rings)
+
+    world.doorbell.ring = ring  # type: ignore[method-assign]
+    world.relay(world.submit(job))
+    assert (world.rung(), world.flag(job)) == ([job.job_id], "open")
+    assert "mark-failed" in world.log.names()
 
 
 def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:

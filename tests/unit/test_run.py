@@ -39,7 +39,7 @@ def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
     assert job.result == {"file": {"key": "exports/2026-05.pdf", "size": 12, "contentType": "application/pdf"}}
     assert job.open_key is None
     assert job.expires_at == NOW + timedelta(days=14)
-    assert world.store.runs(job.job_id) == []
+    assert world.store.runs(job) == []
 
 
 def test_visibility_is_set_to_the_lease_and_its_margin_before_anything_else() -> None:
@@ -60,7 +60,7 @@ def test_a_transient_failure_waits_on_its_message_with_its_context_in_the_record
     assert job.first_error_at == job.last_error_at == NOW
     assert job.next_attempt_at == NOW + 5 * SECOND
     assert world.mailbox.hidden[message.message_id] == 5 * SECOND
-    (run,) = world.store.runs(job.job_id)
+    (run,) = world.store.runs(job)
     assert (run.run, run.outcome, run.error_code) == (1, "retrying", "s3-throttled")
     assert run.stack_digest is not None
     assert run.stack_digest.startswith("world.py:")
@@ -82,7 +82,7 @@ def test_a_job_is_tried_six_times_at_the_default_delays_then_dead_with_its_conte
     assert (job.error_class, job.error_code) == ("transient", "OSError")
     assert job.first_error_at == NOW
     assert job.dead_at == job.last_error_at == world.clock.now()
-    assert len(world.store.runs(job.job_id)) == 6
+    assert len(world.store.runs(job)) == 6
 
 
 @pytest.mark.parametrize("error", [DeterministicFailure("row 3", code="csv-row-invalid"), KeyError("vat"), TypeError()])
@@ -247,7 +247,7 @@ def test_a_lapsed_lease_is_reclaimed_under_the_next_run_with_the_old_run_in_the_
     assert world.deliver(message) is Outcome.COMPLETED
     job = world.found(message)
     assert (job.run, job.attempts, job.stalls) == (2, 2, 1)
-    (run,) = world.store.runs(job.job_id)
+    (run,) = world.store.runs(job)
     assert (run.run, run.error_class, run.holder) == (1, "stalled", "holder-1")
 
 
@@ -661,7 +661,7 @@ def test_a_stale_worker_writes_no_history_over_the_one_that_ended_its_job() -> N
 
     world.handler = stale
     assert world.deliver(message) is Outcome.LEASE_LOST
-    assert [run.error_class for run in world.store.runs(message.job_id)] == ["stalled"]
+    assert [run.error_class for run in world.store.runs(world.found(message))] == ["stalled"]
     assert world.found(message).error_class == "stalled"
 
 

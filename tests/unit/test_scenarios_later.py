@@ -17,7 +17,7 @@ from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.submit import JobRequest, submit
 from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.queues import MAX_DELAY, QUEUES
-from tests.builders import NOW, MemoryDeadLetters, MemoryDoorbell, RecordedLog, TestClock, a_message
+from tests.builders import NOW, MemoryDeadLetters, MemoryDoorbell, RecordedLog, TestClock, a_message, a_minute_left
 from tests.world import OneType, World
 
 LOOK_AHEAD = timedelta(minutes=3)
@@ -69,7 +69,7 @@ def test_a_job_for_later_starts_once_at_its_time_and_is_nowhere_in_flight_until_
         images, relayed = store.images[relayed:], len(store.images)
         records = [OutboxRecord({}, image) for image in images if image.outbox == OUTBOX_OPEN]
         if records:
-            relay(records, RelayPorts(doorbell=doorbell, **ports))  # type: ignore[arg-type]
+            relay(records, RelayPorts(doorbell=doorbell, time_left=a_minute_left, **ports))  # type: ignore[arg-type]
             break
         assert world.found(a_message(job)).state is State.SCHEDULED
     ((_, ring),) = doorbell.sent

@@ -20,7 +20,16 @@ from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.operations.submit import JobRequest, submit
 from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.queues import QUEUES
-from tests.builders import NOW, MemoryDeadLetters, MemoryDoorbell, RecordedLog, RecordedMeter, TestClock, a_message
+from tests.builders import (
+    NOW,
+    MemoryDeadLetters,
+    MemoryDoorbell,
+    RecordedLog,
+    RecordedMeter,
+    TestClock,
+    a_message,
+    a_minute_left,
+)
 from tests.world import OneType, World
 
 STANDARD, FIFO = "exports.month-end", "webhooks.partner-a"
@@ -84,7 +93,14 @@ class LossyCloud:
 
     def _ring(self, job: Job) -> None:
         before = len(self.doorbell.sent)
-        ports = RelayPorts(store=self.store, doorbell=self.doorbell, clock=self.clock, log=RecordedLog(), queues=QUEUES)
+        ports = RelayPorts(
+            store=self.store,
+            doorbell=self.doorbell,
+            clock=self.clock,
+            log=RecordedLog(),
+            queues=QUEUES,
+            time_left=a_minute_left,
+        )
         relay([OutboxRecord({}, job)], ports)
         for _, ring in self.doorbell.sent[before:]:
             self.ringing.append((self.clock.now() + ring.delay, job))

@@ -28,7 +28,7 @@ from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters
 from shared.queues import QUEUES, Queue
 from tests.aws import create_jobs_table
-from tests.builders import NOW, RecordedLog, RecordedMeter, TestClock, a_job
+from tests.builders import NOW, RecordedLog, RecordedMeter, TestClock, a_job, a_minute_left
 from tests.world import Handler, OneType, Order, World
 
 STANDARD, FIFO = QUEUES["exports.month-end"], QUEUES["webhooks.partner-a"]
@@ -56,7 +56,9 @@ class Throttled:
     def relay(self, job_id: str) -> None:
         job = self.store.get(job_id)
         doorbell = SqsDoorbell(self.sqs, "hf", "parked")
-        ports = RelayPorts(store=self.store, doorbell=doorbell, clock=self.clock, log=self.log, queues=QUEUES)
+        ports = RelayPorts(
+            store=self.store, doorbell=doorbell, clock=self.clock, log=self.log, queues=QUEUES, time_left=a_minute_left
+        )
         relay([OutboxRecord({}, job)], ports)
 
     def receive(self) -> int:

@@ -15,7 +15,7 @@ from shared.errors import RingRefused, StoreUnavailable
 from shared.operations.relay import MARK_THREADS, OutboxRecord, RelayPorts, relay
 from shared.ports import Ring, Unsent
 from shared.queues import QUEUES
-from tests.builders import NOW, MemoryDoorbell, RecordedLog, TestClock, a_job, a_message
+from tests.builders import NOW, MemoryDoorbell, RecordedLog, TestClock, a_job, a_message, a_minute_left
 from tests.world import World
 
 
@@ -28,7 +28,14 @@ class Relaying:
             self.store.submit(job, NOW)
 
     def relay(self) -> None:
-        ports = RelayPorts(store=self.store, doorbell=self.doorbell, clock=TestClock(), log=self.log, queues=QUEUES)
+        ports = RelayPorts(
+            store=self.store,
+            doorbell=self.doorbell,
+            clock=TestClock(),
+            log=self.log,
+            queues=QUEUES,
+            time_left=a_minute_left,
+        )
         relay([OutboxRecord({}, job) for job in self.jobs], ports)
 
     def open(self) -> list[int]:

@@ -29,6 +29,7 @@ from tests.builders import (
     TestClock,
     a_job,
     a_message,
+    a_minute_left,
     a_running_job,
 )
 from tests.chaos.process import Killed, Process, Strike
@@ -108,7 +109,7 @@ def test_orphans_of_a_sweep_killed_three_times_are_found_by_the_next(killed_at: 
     assert sweeper.tick(jobs) is not None
     found = [sweeper.store.get(job.job_id) for job in jobs]
     assert {(job.state, job.stalls, job.dispatch) for job in found if job} == {(State.QUEUED, 1, 2)}
-    assert all(len(sweeper.store.runs(job.job_id)) <= 1 for job in jobs)
+    assert all(len(sweeper.store.runs(job)) <= 1 for job in jobs)
 
 
 def test_a_thousand_healthy_jobs_before_a_stuck_one_do_not_hide_it_and_are_left_alone() -> None:
@@ -137,7 +138,14 @@ def test_a_job_that_was_never_run_is_parked_by_the_sweeper_replayed_by_an_operat
     parked = world.found(a_message(job))
     assert (parked.state, parked.attempts, parked.error_class) == (State.DEAD, 0, FailureClass.NEVER_RAN)
 
-    ports = RelayPorts(store=sweeper.store, doorbell=doorbell, clock=sweeper.clock, log=sweeper.log, queues=QUEUES)
+    ports = RelayPorts(
+        store=sweeper.store,
+        doorbell=doorbell,
+        clock=sweeper.clock,
+        log=sweeper.log,
+        queues=QUEUES,
+        time_left=a_minute_left,
+    )
     relay([OutboxRecord({}, parked)], ports)
     ((_, copy),) = doorbell.sent
     assert (copy.dead_letter, copy.dispatch, copy.attributes["error_class"]) == (True, 2, FailureClass.NEVER_RAN)

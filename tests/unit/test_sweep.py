@@ -99,7 +99,7 @@ def test_a_lapsed_job_is_requeued_as_one_stall_and_its_old_message_is_stale() ->
     assert repaired is not None
     assert (repaired.invariant, repaired.done) == ("expired-lease", True)
     assert (job.state, job.dispatch, job.outbox, job.stalls, job.attempts) == (State.QUEUED, 2, "open", 1, 1)
-    assert [run.error_code for run in world.store.runs(job.job_id)] == ["worker-vanished"]
+    assert [run.error_code for run in world.store.runs(job)] == ["worker-vanished"]
 
 
 def test_a_job_that_completes_while_the_sweeper_looks_stays_completed_and_the_lost_race_is_counted() -> None:
@@ -190,9 +190,7 @@ def test_what_sqs_moved_away_after_its_worker_vanished_is_parked_as_stalled() ->
     found = world.store.get(job.job_id)
     assert found is not None
     assert (found.state, found.error_class) == (State.DEAD, FailureClass.STALLED)
-    assert [run.run for run in world.store.runs(job.job_id)] == [1], (
-        "the run that ended without a word is in the history"
-    )
+    assert [run.run for run in world.store.runs(job)] == [1], "the run that ended without a word is in the history"
 
 
 def test_a_job_that_a_second_copy_brought_to_a_worker_is_not_parked() -> None:

@@ -68,5 +68,5 @@ def test_history_is_written_without_a_put_and_names_nothing_of_a_submit(told: bo
 
 
 def test_what_is_said_at_submit_is_what_a_worker_needs_to_run_a_job() -> None:
-    assert {"type", "queue", "tenant", "payload", "payload_ref", "payload_version"} <= set(SAID_AT_SUBMIT)
+    assert {"type", "tenant", "payload", "payload_ref", "payload_version"} <= set(SAID_AT_SUBMIT)
     assert set(SAID_AT_SUBMIT) <= {field.name for field in fields(Job)}

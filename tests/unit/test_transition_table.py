@@ -18,6 +18,7 @@ ring again                   : queued dead                                  -> s
 redispatch                   : retrying                                     -> queued
 requeue                      : running                                      -> queued
 lease                        : queued retrying                              -> running
+reroute                      : queued retrying                              -> queued
 reclaim                      : running                                      -> running
 renew                        : running                                      -> running
 complete                     : running                                      -> completed
@@ -114,7 +115,7 @@ def test_every_write_after_which_the_message_is_not_needed_makes_it_stale_or_end
     """The one rule for messages: these moves acknowledge, so they must bump dispatch or be final."""
     acknowledging = {
         "retry (long wait)", "defer (long wait)", "defer (unleased, long wait)", "continue", "reschedule", "promote",
-        "dead-letter", "dead-letter (lapsed)", "park", "park (lapsed)", "requeue", "redispatch", "replay",
+        "dead-letter", "dead-letter (lapsed)", "park", "park (lapsed)", "requeue", "redispatch", "reroute", "replay",
         "replay (redriven message)",
     }  # fmt: skip
     for move in TABLE:
