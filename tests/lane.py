@@ -134,7 +134,12 @@ class Lane:
         """One look through the DLQ, and the relay after it."""
         world = self.world
         ports = SweeperPorts(
-            store=self.table, dead_letters=self, clock=world.clock, log=world.log, queues={self.queue.name: self.queue}
+            store=self.table,
+            dead_letters=self,
+            clock=world.clock,
+            log=world.log,
+            meter=world.meter,
+            queues={self.queue.name: self.queue},
         )
         repaired = sweep_dead_letters(self.queue, ports)
         self._relay()
