@@ -17,10 +17,10 @@ READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhou
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup local up down status test model soak crashtest crashbench audit lint format synth deploy diagram lock clean
+.PHONY: help setup local up down status test model soak crashtest crashbench exportbench audit lint format synth deploy diagram lock clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 setup: $(READY) ## create the environments; every other target does it by itself, and it costs nothing once done
 	@:
@@ -51,6 +51,9 @@ crashtest: setup .build/faults/.ready ## kill -9 and faulty AWS answers on the l
 
 crashbench: setup .build/rivals/.ready ## the same kill -9 on Celery, RQ, Dramatiq, Huey, arq, BullMQ and Holdfast; needs redis-server
 	@$(TOOLS) $(BIN)/python -m benchmarks.crash $(ARGS)
+
+exportbench: setup ## export 90,000 pages on the local cloud, alone and under kill -9: time, memory, kills (ARGS="--pages 40000")
+	@$(TOOLS) $(BIN)/python -m benchmarks.export $(ARGS)
 
 audit: ## look for known vulnerabilities in everything that is locked; says so where no advisories can be reached
 	@$(MAKE) -s --no-print-directory .build/audit/.ready || { echo "audit: nothing was checked: no package index can be reached from here"; exit 2; }

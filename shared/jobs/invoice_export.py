@@ -10,9 +10,8 @@ from shared.domain.job import TENANT
 from shared.domain.run import Continue, Run, StoredFile
 from shared.errors import DeterministicFailure
 from shared.jobs import Payload, job_type
-from shared.jobs._invoice_csv import read_invoices
-from shared.jobs._invoice_parts import PAGES_PER_RUN, Parts
-from shared.jobs._invoice_pdf import InvoicePdf
+from shared.jobs._invoice_parts import PARTS_PER_RUN, PDF, Parts
+from shared.jobs._invoice_pdf import InvoicePdf, title_of
 
 
 class InvoiceExport(Payload):
@@ -31,7 +30,9 @@ class InvoiceExport(Payload):
     requires_result=True,
 )
 def export_invoices(payload: InvoiceExport, run: Run) -> StoredFile | Continue:
-    """Writes exports/<tenant>/<month>/invoice-export.pdf: the same input gives the same bytes under the same key."""
+    """Writes exports/<tenant>/<month>/invoice-export.pdf: the same input gives the same bytes under the same key. A
+    month larger than a run is drawn in parts, over several runs, the last of which joins them.
+    """
     tenant, month = payload.tenant_id, payload.month
     if run.tenant not in (None, tenant):
         # POST /jobs takes any payload, so a tenant could name another's invoices here; the job's own tenant is the
@@ -39,15 +40,17 @@ def export_invoices(payload: InvoiceExport, run: Run) -> StoredFile | Continue:
         raise DeterministicFailure(
             f"a job of tenant {run.tenant} asks for invoices of {tenant}", code="tenant-mismatch"
         )
-    source = f"invoices/{tenant}/{month}.csv"
-    csv = run.files.read(source)
-    invoices, parts = read_invoices(csv, source), Parts(run, csv)
-    pdf, done = InvoicePdf(tenant, month), parts.pages
-    for invoice in invoices[done : done + PAGES_PER_RUN]:
-        pdf.add_page(invoice)
-        done += 1
-        run.progress(done, len(invoices), "pages")
-    if done < len(invoices):
-        return parts.keep(pdf.finish(), done)
-    document = parts.joined(pdf.finish(), done, f"Invoices of {tenant}, {month}")
-    return run.files.write(f"exports/{tenant}/{month}/invoice-export.pdf", document, "application/pdf")
+    parts, given = Parts(run, f"invoices/{tenant}/{month}.csv"), run.time_left
+    target, drawn = f"exports/{tenant}/{month}/invoice-export.pdf", 0
+    while invoices := parts.next():
+        pdf = InvoicePdf(tenant, month)
+        for page, invoice in enumerate(invoices, start=parts.pages + 1):
+            pdf.add_page(invoice)
+            run.progress(page, parts.total, "pages")
+        if parts.are_one:
+            return run.files.write(target, pdf.finish(), PDF)
+        parts.keep(pdf.finish(), len(invoices))
+        drawn += 1
+        if drawn == PARTS_PER_RUN or run.time_left < given / 2:
+            return parts.checkpoint()
+    return parts.joined(target, title_of(tenant, month))

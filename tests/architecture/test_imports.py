@@ -106,7 +106,7 @@ def test_no_quoted_state_name_stands_outside_the_transition_table() -> None:
 def test_whatever_a_job_imports_inside_its_handler_is_in_the_workers_zip_or_its_runtime() -> None:
     """A missing package shows only when the first job of its type runs, as a dead job."""
     locked = (ROOT / "lambdas" / "worker" / "requirements.txt").read_text().lower()
-    packages = {"PIL": "pillow"}
+    packages = {"PIL": "pillow", "bidi": "python-bidi"}
     for path in files("shared/jobs"):
         for node in ast.walk(ast.parse(path.read_text())):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

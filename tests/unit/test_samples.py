@@ -8,7 +8,7 @@ from moto import mock_aws
 
 from local import samples
 from shared.adapters.files import S3Files
-from shared.jobs._invoice_csv import read_invoices
+from tests.unit.test_invoice_csv import invoices_in
 
 
 def test_the_same_month_is_made_on_every_machine() -> None:
@@ -20,7 +20,7 @@ def test_the_same_month_is_made_on_every_machine() -> None:
 
 @pytest.mark.parametrize("rows", [1, 31, 3_000])
 def test_a_month_of_any_size_is_what_the_export_accepts(rows: int) -> None:
-    invoices = read_invoices(samples.write_month(rows, month="2028-02"), "made.csv")
+    invoices = invoices_in(samples.write_month(rows, month="2028-02"), "made.csv")
 
     assert len(invoices) == rows
     assert {f"{i.issued_on:%Y-%m}" for i in invoices} == {"2028-02"}
@@ -34,7 +34,7 @@ def test_loading_puts_the_month_where_the_export_looks_for_it() -> None:
         assert samples.load(client, "files") == ["invoices/acme-eu/2026-05.csv"]
 
         data = S3Files(client, "files").read("invoices/acme-eu/2026-05.csv")
-        assert len(read_invoices(data, "loaded")) == samples.SAMPLE_INVOICES
+        assert len(invoices_in(data, "loaded")) == samples.SAMPLE_INVOICES
 
 
 @pytest.mark.parametrize("endpoint", ["https://s3.eu-central-1.amazonaws.com", "", "127.0.0.1:4566"])
