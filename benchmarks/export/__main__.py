@@ -104,23 +104,24 @@ def _kill_pages(pages: int, kills: int, dice: random.Random) -> list[int]:
 
 def _export(cloud: Cloud, seen: Exported, pages: int, kill_at: Sequence[int]) -> Exported:
     began, due, killed_at = time.monotonic(), list(kill_at), 0.0
-    job_id, run_killed = cloud.export(MONTH), -1
+    job_id, run_killed, page = cloud.export(MONTH), -1, 0
     with tqdm(total=pages, desc=seen.name, unit=" pages", mininterval=1.0, disable=not sys.stderr.isatty()) as bar:
         while True:
             shown = cloud.ask("GET", f"/jobs/{job_id}").json
             progress = shown.get("progress") or {}
             if progress.get("unit") == "pages":
-                bar.update(progress["done"] - bar.n)
+                bar.update(progress["done"] - page)
+                page = progress["done"]
             seen.peak_mb = max([seen.peak_mb, *map(_peak_mb, _workers(cloud))])
             if killed_at and cloud.record(job_id).run > run_killed:
                 seen.waits.append(time.monotonic() - killed_at)
                 killed_at = 0.0
-            if due and not killed_at and shown["status"] == State.RUNNING and bar.n >= due[0]:
+            if due and not killed_at and shown["status"] == State.RUNNING and page >= due[0]:
                 run_killed = cloud.record(job_id).run
                 for pid in _workers(cloud):
                     os.kill(pid, signal.SIGKILL)
                 killed_at = time.monotonic()
-                seen.kills.append(bar.n)
+                seen.kills.append(page)
                 due.pop(0)
             if shown["status"] in FINAL:
                 break

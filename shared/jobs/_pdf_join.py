@@ -16,6 +16,7 @@ from shared.errors import DeterministicFailure
 
 _CATALOG, _PAGES, _INFO = 1, 2, 3
 _REFERENCE = re.compile(rb"\b([0-9]+) 0 (R|obj)\b")
+_ENTRIES_AT_ONCE = 10_000
 _ENTRY = 20
 """Bytes of a line of the cross-reference table (ISO 32000-1, 7.5.4)."""
 
@@ -48,9 +49,9 @@ class JoinedPdf:
         self._object(_INFO, b"<< /Title (%s) >>" % self._title)
         table, id = self._written, self._digest.hexdigest()[:32].encode()
         self._write(b"xref\n0 %d\n0000000000 65535 f \n" % len(self._offsets))
-        for first in range(1, len(self._offsets), 10_000):
-            lines = (b"%010d %s \n" % (at, b"00000 n" if at else b"65535 f") for at in self._offsets[first:][:10_000])
-            self._write(b"".join(lines))
+        for first in range(1, len(self._offsets), _ENTRIES_AT_ONCE):
+            some = self._offsets[first : first + _ENTRIES_AT_ONCE]
+            self._write(b"".join(b"%010d %s \n" % (at, b"00000 n" if at else b"65535 f") for at in some))
         self._write(b"trailer\n<< /Size %d /Root %d 0 R /Info %d 0 R" % (len(self._offsets), _CATALOG, _INFO))
         self._write(b" /ID [<%s><%s>] >>\nstartxref\n%d\n%%%%EOF\n" % (id, id, table))
 

@@ -114,7 +114,7 @@ def _direction(text: str) -> str:
 
 
 def _seen(line: str, direction: str) -> str:
-    # Not bidi.get_display, the faster one: as of 0.6.12 it mirrors no bracket.
+    # Not bidi.get_display, the faster one: it mirrors no bracket, and its author keeps this one for that (issue #25).
     from bidi.algorithm import get_display
 
     # Turned round, a mark stands before its letter, and this font draws it from there, over the letter on its right.

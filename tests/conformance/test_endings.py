@@ -40,6 +40,7 @@ class Hostile(Exception):
 ODD: dict[str, Callable[[Any, Any], Any]] = {
     "a file whose key is a path": lambda payload, run: StoredFile(PurePosixPath("a/b"), 1, "x/y"),  # type: ignore[arg-type]
     "a file whose size is text": lambda payload, run: StoredFile("a/b", "1", "x/y"),  # type: ignore[arg-type]
+    "a file whose version is a number": lambda payload, run: StoredFile("a/b", 1, "x/y", 7),  # type: ignore[arg-type]
     "a checkpoint of forty digits": lambda payload, run: Continue({"n": 10**40 + 1}),
     "a checkpoint beyond any number": lambda payload, run: Continue({"n": 1e300}),
     "a reason of half a character": lambda payload, run: Cancel("file \udcff"),

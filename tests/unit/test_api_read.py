@@ -171,6 +171,15 @@ def test_a_result_is_a_redirect_to_a_link_of_five_minutes() -> None:
     assert parse_qs(link.query)["X-Amz-Expires"] == ["300"]
 
 
+def test_a_result_link_shows_the_version_that_its_job_recorded_and_older_records_the_latest() -> None:
+    versions = []
+    for more in ({"version": "3sL4kqtJlcpXroDTDmJ.rmSpXd3dIbrHY"}, {}):
+        job = a_job(**DONE, result={"file": STORED["file"] | more})
+        link = urlsplit(holding(job).get(f"/jobs/{job.job_id}/result").headers["location"])
+        versions.append(parse_qs(link.query).get("versionId"))
+    assert versions == [["3sL4kqtJlcpXroDTDmJ.rmSpXd3dIbrHY"], None]
+
+
 @pytest.mark.parametrize(
     ("fields", "says", "ask_again"),
     [

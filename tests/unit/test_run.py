@@ -42,6 +42,13 @@ def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
     assert world.store.runs(job) == []
 
 
+def test_a_completed_job_records_the_version_of_its_file() -> None:
+    world = World(handler=lambda payload, run: StoredFile("exports/a.pdf", 12, "application/pdf", "v7"))
+    message = world.submitted(a_job())
+    assert run_batch([message], world.ports) == []
+    assert (world.found(message).result or {})["file"]["version"] == "v7"
+
+
 def test_visibility_is_set_to_the_lease_and_its_margin_before_anything_else() -> None:
     world = World()
     message = world.submitted(a_job())

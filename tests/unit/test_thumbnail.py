@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
+from shared.adapters.memory_files import MemoryFiles
 from shared.domain.run import StoredFile
 from shared.errors import DeterministicFailure
 from shared.jobs import Catalogue
@@ -85,6 +86,19 @@ def test_a_thumbnail_of_each_format_lies_under_its_key_small_and_in_shape(form: 
     assert (small.format, small.size) == ("WEBP", (320, 160))
     assert like(small.getpixel((160, 20)), RED)
     assert like(small.getpixel((160, 140)), BLUE)
+
+
+def test_a_thumbnail_stays_the_one_its_job_made_when_the_picture_is_replaced() -> None:
+    files = MemoryFiles()
+    files.write(SOURCE, picture(640, 320), "image/png")
+    first = make_thumbnail(Thumbnail.model_validate(PAYLOAD), HandledRun(files=files))
+    was = files.read(TARGET)
+    files.write(SOURCE, picture(320, 320), "image/png")
+
+    second = make_thumbnail(Thumbnail.model_validate(PAYLOAD), HandledRun(files=files))
+
+    assert first.key == second.key
+    assert files.read_version(first.key, first.version) == was != files.read(TARGET)
 
 
 def test_a_small_picture_is_never_enlarged() -> None:
