@@ -7,6 +7,7 @@ HoldfastError
 │   ├── UnknownJobType
 │   ├── InvalidRequest      one or more fields are wrong, each with its pointer
 │   ├── PayloadTooLarge
+│   ├── NotAllowed          another tenant's, or not for tenants to ask for
 │   ├── KeyReused           the Idempotency-Key already names a job with another content
 │   └── QuotaExceeded       too much in this minute, or too much open; says when to ask again
 ├── StoreUnavailable        the table did not answer; nothing is known to be stored, so say 503
@@ -77,6 +78,10 @@ class InvalidRequest(RequestRefused):
 
 class PayloadTooLarge(RequestRefused):
     """The payload is above what a job may carry: store it elsewhere and pass a pointer."""
+
+
+class NotAllowed(RequestRefused):
+    """This caller or tenant may not ask for that: another tenant's things, or a type that no tenant submits."""
 
 
 class KeyReused(RequestRefused):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import NoReturn
 
 from shared.errors import DeclarationError
+from shared.senders import SENDERS
 
 LAMBDA_LIMIT = timedelta(minutes=15)
 FINISHING_MARGIN = timedelta(seconds=30)
@@ -40,8 +41,13 @@ SHARE_KEYS = "SHARE#"
 """What the tenants' accounts of worker time begin with in the controls table: SHARE#<lane>#<tenant>."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*")
+_PREFIX = re.compile(r"[a-z][a-z0-9-]*/")
 _ACTION = re.compile(r"[a-z][a-z0-9-]*:[A-Z][A-Za-z0-9]*")
 _RESOURCE = re.compile(r"(?P<service>[a-z][a-z0-9-]*):(?P<name>[A-Za-z][^\s*?]*([/:-]\*)?)")
+
+
+WORK = "work/"
+"""Files that a job keeps between its runs, under its id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +109,8 @@ class Queue:
     fifo              one job at a time per ordering key, in the order of arrival
     tenant_share      worker threads that one tenant's jobs may keep busy on average; above it they are deferred without
                       an attempt, also while the lane has room: it cannot know who comes next
+    reads, writes     prefixes of the files its jobs may reach, "invoices/"; under each lies a folder per tenant, under
+                      WORK one per job, and a job reaches its own
     rights            what its jobs may do in AWS besides reading and writing their files
 
     Raises DeclarationError for values that cannot work, naming the queue, the rule and the way out.
@@ -116,6 +124,8 @@ class Queue:
     oldest_age_alarm: timedelta
     fifo: bool = False
     tenant_share: int | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
     rights: tuple[Right, ...] = ()
 
     def __post_init__(self) -> None:
@@ -143,6 +153,8 @@ class Queue:
             )
         if not 128 <= self.memory_mb <= 10_240:
             self._refuse(f"memory of {self.memory_mb} MB is outside Lambda's 128..10240")
+        if wide := [prefix for prefix in (*self.reads, *self.writes) if not _PREFIX.fullmatch(prefix)]:
+            self._refuse(f"files under {wide[0]!r}: a prefix is one lower-case name and a slash, like 'invoices/'")
         if self.oldest_age_alarm <= self.deadline:
             self._refuse(
                 f"an age alarm at {_words(self.oldest_age_alarm)} rings for healthy jobs: SQS counts a message until "
@@ -221,19 +233,15 @@ def declare(*queues: Queue) -> dict[str, Queue]:
     return {queue.name: queue for queue in queues}
 
 
-SEND_EMAIL = (
-    Right(
-        actions=("ses:SendEmail",),
-        resource="ses:identity/*",
-        because="The payload names the sender; SES itself refuses one that is not a verified identity.",
-    ),
-    Right(
-        actions=("ses:SendEmail",),
-        resource="ses:configuration-set/*",
-        because="The payload may name the configuration set, which has no rights of its own.",
-    ),
+SEND_EMAIL = tuple(
+    Right(actions=("ses:SendEmail",), resource=f"ses:{resource}")
+    for sender in SENDERS.values()
+    for resource in (
+        f"identity/{sender.identity}",
+        *(f"configuration-set/{name}" for name in sender.configuration_sets),
+    )
 )
-"""SES asks for both where a configuration set is used. To hold jobs to some senders, name the identities here."""
+"""SES asks for both where a configuration set is used."""
 
 READ_WEBHOOK_SECRETS = (
     Right(
@@ -281,6 +289,8 @@ QUEUES = declare(
         # One whole vCPU, which is all that four Python threads can use; they hold a tenth of it (make exportbench).
         memory_mb=1769,
         oldest_age_alarm=timedelta(minutes=15),
+        reads=("invoices/", WORK),
+        writes=("exports/", WORK),
     ),
     Queue(
         name="thumbnails",
@@ -289,5 +299,7 @@ QUEUES = declare(
         max_concurrency=4,
         memory_mb=2048,
         oldest_age_alarm=timedelta(minutes=10),
+        reads=("uploads/",),
+        writes=("thumbnails/",),
     ),
 )

@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shared.domain.states import FINAL, OUTBOX_OPEN, State
-from shared.queues import DEAD_LETTER_RETENTION, QUEUES, SHARE_KEYS, Queue, Right
+from shared.queues import DEAD_LETTER_RETENTION, QUEUES, SHARE_KEYS, WORK, Queue, Right
 from shared.quotas import KEYS as QUOTA_KEYS
 from shared.settings import ApiSettings, PromoterSettings, RelaySettings, TallySettings, WorkerSettings
 from stacks.constructs.acknowledged import acknowledge
@@ -101,14 +101,15 @@ class PipelineStack(cdk.Stack):
         )
         worker.may("dynamodb:GetItem", on=self._storage.jobs.table_arn)
         worker.may_move_jobs(self._storage.jobs.table_arn)
+        of, reads, writes = self._storage.bucket_name, declared.reads, declared.writes
+        worker.may_with_files("s3:GetObject", of=of, under=reads)
         # A large file is written in pieces; a run that fails in the middle takes them back.
-        worker.may_with_files("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", of=self._storage.bucket_name)
-        # Without it S3 answers 403 for a missing file, and a misspelt month would look like a broken policy.
-        worker.may("s3:ListBucket", on=bucket.bucket_arn)
+        worker.may_with_files("s3:PutObject", "s3:AbortMultipartUpload", of=of, under=writes)
+        worker.may_tell_missing_files(bucket.bucket_arn, under=reads)
         worker.may("sqs:SendMessage", "sqs:GetQueueUrl", on=lane.dead_letters.queue_arn)
         if declared.tenant_share is not None:
             self._may_count(worker, f"{SHARE_KEYS}{declared.name}#", "dynamodb:GetItem", "dynamodb:UpdateItem")
-        worker.may_decrypt(through=("sqs", "s3"))
+        worker.may_decrypt(through=("sqs", "s3") if declared.reads or declared.writes else ("sqs",))
         for right in declared.rights:
             self._grant(right, worker)
         # Grants receive, delete and change-visibility on the lane's own queue. No filter: it would delete what it does
@@ -237,8 +238,10 @@ class PipelineStack(cdk.Stack):
         api.may("dynamodb:PutItem", "dynamodb:GetItem", on=storage.jobs.table_arn)
         api.may("dynamodb:PutItem", on=storage.exports.table_arn)
         self._may_count(api, QUOTA_KEYS, "dynamodb:UpdateItem", "dynamodb:Query")
-        # A link lends the API's own right to read: the file its job recorded, not a later one under the same key.
-        api.may_with_files("s3:GetObject", "s3:GetObjectVersion", of=storage.bucket_name)
+        # A link lends the API's own right to read: to the file a job recorded, not a later one under the same key, and
+        # to what jobs make for their callers, not to what they work on.
+        results = {prefix for lane in QUEUES.values() for prefix in lane.writes} - {WORK}
+        api.may_with_files("s3:GetObject", "s3:GetObjectVersion", of=storage.bucket_name, under=results)
         api.may_decrypt(through=("s3",))
         return api
 

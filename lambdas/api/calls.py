@@ -10,6 +10,7 @@ from lambdas.api import body, openapi, view
 from lambdas.api.answers import AcceptedView
 from lambdas.api.app import App
 from lambdas.api.gateway import Request, Response
+from lambdas.api.identity import Caller
 from lambdas.api.limits import RESULT_LINK_LIFETIME
 from lambdas.api.problems import NO_JOB, NO_RESULT, Refused
 from lambdas.api.submissions import JobSubmission
@@ -27,7 +28,7 @@ def post_job(app: App, request: Request) -> Response:
     caller, key, raw = app.identity.caller(request), body.idempotency_key(request), body.read(request)
     asked, faults = body.fields(raw, JobSubmission)
     if asked is None:
-        raise _invalid(faults + _payload_faults(app.catalogue, raw))
+        raise _invalid(faults + _payload_faults(app.catalogue, raw, caller))
     tenant = caller.acts_for(asked.tenant_id)
     _admit(app, request, tenant)
     job_request = JobRequest(
@@ -41,6 +42,7 @@ def post_job(app: App, request: Request) -> Response:
         max_age=_seconds(asked.max_age_seconds),
         tags=asked.tags,
         trace_id=request.trace_id,
+        by_tenant=caller.is_tenant,
     )
     return _accepted(
         submit(job_request, catalogue=app.catalogue, store=app.store, now=app.clock.now(), entropy=app.entropy(10))
@@ -62,6 +64,7 @@ def post_export(app: App, request: Request) -> Response:
             month=asked.month,
             idempotency_key=key,
             trace_id=request.trace_id,
+            by_tenant=caller.is_tenant,
             table=app.exports_table,
             catalogue=app.catalogue,
             store=app.store,
@@ -90,7 +93,7 @@ def get_result(app: App, request: Request) -> Response:
 
 def get_openapi(app: App, request: Request) -> Response:
     """GET /openapi.json"""
-    return view.conditional(request, openapi.contract(app.catalogue, app.identity.auth), {}, {})
+    return view.conditional(request, openapi.contract(app.catalogue, app.identity), {}, {})
 
 
 def _admit(app: App, request: Request, tenant: str | None) -> None:
@@ -139,11 +142,13 @@ def _invalid(faults: list[Fault]) -> InvalidRequest:
     return InvalidRequest(f"{len(faults)} field(s) are wrong", faults)
 
 
-def _payload_faults(catalogue: Catalogue, raw: Mapping[str, Any]) -> list[Fault]:
+def _payload_faults(catalogue: Catalogue, raw: Mapping[str, Any], caller: Caller) -> list[Fault]:
     """What is wrong in the payload, when the fields around it already are: one answer names everything."""
     name, payload = raw.get("type"), raw.get("payload")
     job_type = catalogue.get(name) if isinstance(name, str) else None
-    return job_type.accept(payload)[1] if job_type is not None and isinstance(payload, dict) else []
+    if job_type is None or not isinstance(payload, dict):
+        return []
+    return job_type.accept(job_type.filled(payload, caller.tenant))[1]
 
 
 def _seconds(seconds: int | None) -> timedelta | None:

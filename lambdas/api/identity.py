@@ -21,6 +21,11 @@ class Caller:
 
     tenant: str | None
 
+    @property
+    def is_tenant(self) -> bool:
+        """The caller has nothing but a tenant's token."""
+        return self.tenant is not None
+
     def acts_for(self, asked: str | None) -> str | None:
         """The tenant of a job this caller submits. Raises Refused (403) when the body names another than the token."""
         if self.tenant is not None and asked not in (None, self.tenant):
@@ -50,6 +55,11 @@ class Identity:
     def __post_init__(self) -> None:
         if self.auth != "jwt" and self.auth not in _TRUSTED:
             raise SettingsError(f"auth {self.auth!r} is none of jwt, iam, none")
+
+    @property
+    def callers_are_tenants(self) -> bool:
+        """Whether callers here have a tenant's token each, and are trusted with nothing beyond it."""
+        return self.auth not in _TRUSTED
 
     def named(self, request: Request) -> dict[str, str]:
         """Subject and tenant for the log, as the token says them; nothing where callers are trusted, whom IAM names."""

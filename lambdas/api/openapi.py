@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from lambdas.api.answers import AcceptedView, JobView, Problem
 from lambdas.api.gateway import encode_json
+from lambdas.api.identity import Identity
 from lambdas.api.paths import OPERATIONS, RESPONSE_HEADERS, SECURITY
 from lambdas.api.problems import KINDS
 from lambdas.api.submissions import JobSubmission
@@ -21,12 +22,17 @@ _REF = "#/components/schemas/"
 
 
 @lru_cache(maxsize=1)
-def contract(catalogue: Catalogue, auth: str) -> bytes:
-    """The document as JSON, built at the first request of an environment: it imports every job type."""
+def contract(catalogue: Catalogue, identity: Identity) -> bytes:
+    """The document as JSON, built at the first request of an environment: it imports every job type. Where callers are
+    tenants it shows what a tenant may submit, and the tenant that a token says as a field to leave out.
+    """
+    auth, tenants = identity.auth, identity.callers_are_tenants
+    shown = [job_type for job_type in catalogue.all().values() if job_type.open_to_tenants or not tenants]
     schemas: Schema = {}
-    types = {name: _submission(name, job_type, schemas) for name, job_type in catalogue.all().items()}
+    types = {job_type.name: _submission(job_type, schemas, tenants) for job_type in shown}
     schemas["JobSubmission"] = _one_of(types)
-    schemas["ExportSubmission"] = _collected(InvoiceExport, "ExportSubmission", schemas)
+    export = _collected(InvoiceExport, "ExportSubmission", schemas)
+    schemas["ExportSubmission"] = _by_token(export, "tenantId") if tenants else export
     for name, model in _ANSWERS.items():
         schemas[name] = _never_null(_collected(model, name, schemas, mode="serialization"))
     schemas["Problem"]["properties"]["type"]["enum"] = [kind.uri for kind in KINDS]
@@ -52,14 +58,24 @@ _ABOUT = (
 )
 
 
-def _submission(name: str, job_type: JobType, schemas: Schema) -> str:
+def _submission(job_type: JobType, schemas: Schema, tenants: bool) -> str:
     """Adds what submits a job of this type; returns its name among the schemas."""
+    name = job_type.name
     payload = _collected(job_type.payload, f"{name}.payload", schemas)
+    if tenants and job_type.tenant_field is not None:
+        payload = _by_token(payload, job_type.tenant_field)
     schemas[f"{name}.payload"] = payload | {"title": f"Payload of {name}, version {job_type.version}"}
     schema = _collected(JobSubmission, f"{name}.job", schemas)
     schema["properties"] |= {"type": {"const": name}, "payload": {"$ref": f"{_REF}{name}.payload"}}
     schemas[f"{name}.job"] = schema | {"title": f"Job of type {name}", "description": f"Queue {job_type.queue.name}."}
     return f"{name}.job"
+
+
+def _by_token(schema: Schema, field: str) -> Schema:
+    """The schema without the need to say what the token says."""
+    said = {"description": "Your token says it; another one is refused (403)."}
+    properties = schema["properties"] | {field: schema["properties"][field] | said}
+    return schema | {"properties": properties, "required": [name for name in schema["required"] if name != field]}
 
 
 def _one_of(types: dict[str, str]) -> Schema:

@@ -14,6 +14,7 @@ from shared.errors import (
     Fault,
     InvalidRequest,
     KeyReused,
+    NotAllowed,
     PayloadTooLarge,
     QuotaExceeded,
     RequestRefused,
@@ -58,6 +59,7 @@ KINDS: tuple[Kind, ...] = tuple(kind for kind in tuple(globals().values()) if is
 
 _KIND_OF: Mapping[type[RequestRefused], Kind] = {
     UnknownJobType: UNKNOWN_TYPE,
+    NotAllowed: FORBIDDEN,
     InvalidRequest: INVALID,
     PayloadTooLarge: PAYLOAD_TOO_LARGE,
     KeyReused: KEY_REUSED,

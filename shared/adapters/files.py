@@ -8,9 +8,9 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.adapters.s3_failures import failure
+from shared.adapters.s3_failures import DENIED, failure
 from shared.domain.run import StoredFile
-from shared.errors import DeterministicFailure
+from shared.errors import DeterministicFailure, JobFailure
 
 MAX_READ_BYTES = 256 * 1024 * 1024
 """A worker holds a file that it reads whole: a larger one would end the worker, and the jobs beside it."""
@@ -40,7 +40,21 @@ class S3Files:
                     )
                 return bytes(body.read())
         except (BotoCoreError, ClientError) as error:
-            raise failure("reading", key, error) from error
+            raise self._unread(key, error) from error
+
+    def _unread(self, key: str, error: BotoCoreError | ClientError) -> JobFailure:
+        found = failure("reading", key, error)
+        missing = found.code == DENIED and self._is_missing(key)
+        return DeterministicFailure(f"{key} is missing", code="file-missing") if missing else found
+
+    def _is_missing(self, key: str) -> bool:
+        """To a role that may list under its own prefixes only, S3 answers 403 for a missing file as for a lost right;
+        asked for that one key it must say which.
+        """
+        with suppress(BotoCoreError, ClientError):
+            listed = self._client.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
+            return all(one["Key"] != key for one in listed.get("Contents", ()))
+        return False
 
     @contextmanager
     def reading(self, key: str, start: int = 0, tag: str | None = None) -> Iterator[_Reading]:
@@ -50,7 +64,7 @@ class S3Files:
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=key, **asked)
         except (BotoCoreError, ClientError) as error:
-            raise failure("reading", key, error) from error
+            raise self._unread(key, error) from error
         with closing(answer["Body"]) as body:
             yield _Reading(key, body, start + answer["ContentLength"], answer["ETag"])
 

@@ -17,6 +17,8 @@ from botocore.exceptions import ConnectionError as ConnectionFailed
 from shared.domain.retry_after import retry_after_of
 from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 
+DENIED = "s3-denied"
+
 _THROTTLED = frozenset({"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"})
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "ExpiredToken", "RequestTimeTooSkewed", "NoSuchUpload"})
 """Refused with a 4xx, and still only a matter of time. NoSuchUpload also answers the SDK's second try of a completion
@@ -60,6 +62,5 @@ def _refusal(doing: str, key: str, error: ClientError) -> JobFailure:
         return EnvironmentalFailure(f"{said} for the bucket of job files", code="s3-bucket-missing")
     if status == 403:
         # Environmental, not dead at once: a lost grant or key breaks every job alike and is mended outside them.
-        # The price: to a role without s3:ListBucket, S3 says 403 for a missing key too.
-        return EnvironmentalFailure(f"{said}; no permission, or missing and no s3:ListBucket", code="s3-denied")
+        return EnvironmentalFailure(f"{said}; no permission, or missing and no s3:ListBucket", code=DENIED)
     return DeterministicFailure(said, code="s3-refused")

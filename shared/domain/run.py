@@ -69,7 +69,12 @@ class Writing(Protocol):
 
 
 class Files(Protocol):
-    """Job files in the bucket. Raises TransientFailure (code "s3-…") for throttling and outages."""
+    """Job files in the bucket. Raises TransientFailure (code "s3-…") for throttling and outages.
+
+    A handler's reach no further than its own tenant's and job's, `<prefix><tenant>/…` and `work/<job id>/…`, under the
+    prefixes of its lane (shared/queues.py) and those its type shares by name; other keys are a DeterministicFailure
+    (code "file-out-of-reach").
+    """
 
     def read(self, key: str) -> bytes:
         """The file's bytes. Raises DeterministicFailure (code "file-missing") naming the key."""
@@ -99,9 +104,12 @@ class Run(Protocol):
     last_error_code: str | None
     tenant: str | None
     idempotency_key: str
-    files: Files
     checkpoint: Mapping[str, Any] | None
     stage: str
+
+    @property
+    def files(self) -> Files:
+        """The files this job reaches."""
 
     @property
     def time_left(self) -> timedelta:

@@ -8,119 +8,36 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, get_type_hints
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from typing import get_type_hints
 
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
-from shared.domain.run import Cancel, Continue, Defer, Run, StoredFile
-from shared.errors import DeclarationError, DeterministicFailure, Fault
-from shared.jobs._in_words import in_words
-from shared.queues import QUEUES, Queue
+from shared.errors import DeclarationError
+from shared.jobs._job_type import Ending, Handler, JobType, Upgrade
+from shared.jobs._payload import Payload, TenantId
+from shared.queues import QUEUES
 
 FINISHING_MARGIN = timedelta(seconds=10)
 """What a lease has beyond the deadline: time to record how the attempt ended."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_TENANT_WORD = re.compile(r"(^|_)tenant(_|$)")
 
 
-class Payload(BaseModel):
-    """Base of every payload: camelCase outside, snake_case in code, unknown fields refused, no silent conversion."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        hide_input_in_errors=True,  # its text stands in logs for months
-    )
-
-
-Ending = StoredFile | Defer | Continue | Cancel | None
-"""What a handler may return: its result, nothing, or another ending by name. It fails by raising."""
-
-Handler = Callable[[Any, Run], Ending]
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobType:
-    """One kind of job, as its file declares it.
-
-    queue            the lane it runs in
-    version          of the payload model, raised with every incompatible change
-    upgrades         by the version they start from: payload of version n → of version n + 1, as JSON objects
-    deadline         the longest one attempt may take
-    lease            how long a silent worker keeps the job: above the deadline, or short with progress reports
-    max_age          how long after its time a job may still start
-    requires_result  a run that returns no StoredFile has failed
-    """
-
-    name: str
-    queue: Queue
-    payload: type[Payload]
-    handler: Handler
-    version: int
-    upgrades: Mapping[int, Upgrade]
-    policy: RetryPolicy
-    deadline: timedelta
-    lease: timedelta
-    max_age: timedelta
-    requires_result: bool
-
-    def accept(self, payload: Mapping[str, Any]) -> tuple[str, list[Fault]]:
-        """At the door: the payload as it will be stored (compact JSON text), and what is wrong with it.
-
-        Validated as JSON, as the worker will: the strict mode for Python objects refuses a date given as text.
-        """
-        try:
-            text = json.dumps(payload, ensure_ascii=False)
-            return self.payload.model_validate_json(text, by_alias=True, by_name=False).model_dump_json(
-                by_alias=True
-            ), []
-        except ValidationError as e:
-            return "", [Fault(_pointer(found["loc"]), in_words(found, self.payload)) for found in e.errors()]
-
-    def parse(self, payload: str, version: int) -> Payload:
-        """In the worker: the stored text as the handler's model, upgraded from its version where that is older.
-
-        Raises DeterministicFailure: payload-invalid, or payload-version-unsupported.
-        """
-        try:
-            if version != self.version:
-                payload = json.dumps(self._upgraded(json.loads(payload), version))
-            return self.payload.model_validate_json(payload, by_alias=True, by_name=False)
-        except ValidationError as e:
-            faults = "; ".join(f"{_pointer(f['loc'])}: {in_words(f, self.payload)}" for f in e.errors())
-            raise DeterministicFailure(faults, code="payload-invalid") from e
-
-    def supports(self, version: int) -> bool:
-        """Whether a payload of this version can be run here."""
-        return version == self.version or all(step in self.upgrades for step in range(version, self.version))
-
-    def _upgraded(self, payload: dict[str, Any], version: int) -> dict[str, Any]:
-        if not self.supports(version) or version > self.version:
-            raise DeterministicFailure(
-                f"payload version {version} of {self.name!r} is no longer supported; this worker takes {self.version}"
-                + (f" and from {min(self.upgrades)}" if self.upgrades else ""),
-                code="payload-version-unsupported",
-            )
-        for step in range(version, self.version):
-            payload = self.upgrades[step](payload)
-        return payload
-
-
-def _pointer(loc: tuple[int | str, ...]) -> str:
-    """A JSON pointer from the body of the request to the field (RFC 6901)."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in ("payload", *loc))
+__all__ = [
+    "FINISHING_MARGIN",
+    "Catalogue",
+    "Ending",
+    "Handler",
+    "JobType",
+    "Payload",
+    "TenantId",
+    "Upgrade",
+    "job_type",
+]
 
 
 def job_type(
@@ -134,6 +51,8 @@ def job_type(
     lease: timedelta | None = None,
     max_age: timedelta = timedelta(hours=24),
     requires_result: bool = False,
+    open_to_tenants: bool = False,
+    shared_files: tuple[str, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated function as the handler of job type `name`; the payload model is the annotation of its
     first parameter. Without a `lease` it is the deadline and FINISHING_MARGIN. Raises DeclarationError, by name, for
@@ -164,12 +83,17 @@ def job_type(
         raise refuse(f"a lease of {lease} outlives the worker of {queue!r}, which ends after {ends}")
     if max_age < timedelta(minutes=1) or max_age > timedelta(days=14):
         raise refuse(f"max_age {max_age} is outside 1 minute..14 days")
+    reached = {*QUEUES[queue].reads, *QUEUES[queue].writes}
+    if denied := [prefix for prefix in shared_files if not prefix.startswith(tuple(reached)) or prefix[-1] != "/"]:
+        raise refuse(f"queue {queue!r} may not reach {denied[0]!r}; it has {', '.join(sorted(reached)) or 'no files'}")
 
     def declare(handler: Handler) -> Handler:
         hints = get_type_hints(handler)
         parameters = [hint for parameter, hint in hints.items() if parameter != "return"]
         if len(parameters) != 2 or not (isinstance(parameters[0], type) and issubclass(parameters[0], Payload)):
             raise refuse("the handler takes (payload: <a Payload model>, run: Run), both annotated")
+        if why := _tenant_forgotten(parameters[0]):
+            raise refuse(why)
         handler.job_type = JobType(  # type: ignore[attr-defined]
             name=name,
             queue=QUEUES[queue],
@@ -182,10 +106,24 @@ def job_type(
             lease=lease,
             max_age=max_age,
             requires_result=requires_result,
+            open_to_tenants=open_to_tenants,
+            shared_files=shared_files,
         )
         return handler
 
     return declare
+
+
+def _tenant_forgotten(payload: type[Payload]) -> str | None:
+    """What would leave a tenant unchecked: nobody would compare the field with the job's tenant."""
+    declared = payload.tenant_fields()
+    if len(declared) > 1:
+        return f"{' and '.join(declared)} are both TenantId; a payload names one tenant"
+    if alike := [name for name in payload.model_fields if _TENANT_WORD.search(name) and name not in declared]:
+        return f"field {alike[0]!r} names a tenant; declare it as TenantId, so that it is held to the job's own"
+    if declared and not payload.model_fields[declared[0]].is_required():
+        return f"field {declared[0]!r} has a default; a TenantId has none, the door fills it in"
+    return None
 
 
 class Catalogue:

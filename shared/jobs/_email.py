@@ -9,10 +9,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from shared.domain.run import Run
 from shared.domain.text import flaw
-from shared.errors import EnvironmentalFailure
+from shared.errors import EnvironmentalFailure, Fault
 from shared.jobs import Payload
 from shared.jobs._clients import client
 from shared.jobs._mailbox import JSON_SCHEMA, LONGEST, Mailbox
+from shared.senders import sender_of
 
 
 def _mailbox(text: str) -> str:
@@ -45,8 +46,8 @@ Line = Annotated[str, AfterValidator(_one_line)]
 class Email(Payload):
     """One mail to all of `to`, who see each other; a mail for each is a job for each.
 
-    from_address       a verified identity of SES
-    configuration_set  where SES reports deliveries and bounces; its events carry the tag job_id
+    from_address       of a sender that is declared for the job's tenant (shared/senders.py) and verified with SES
+    configuration_set  one of that sender's: where SES reports deliveries and bounces; its events carry the tag job_id
     at_most_once       rather no mail than two: a sending whose end nobody knows stops the job for a human to look
     """
 
@@ -64,6 +65,15 @@ class Email(Payload):
         if self.text is None and self.html is None:
             raise ValueError("give text, html or both")
         return self
+
+    def refused_to(self, tenant: str | None) -> list[Fault]:
+        """See Payload. A sender of another tenant's and one that nobody declared are told in the same words."""
+        sender = sender_of(Mailbox.parse(self.from_address).address)
+        if sender is None or not sender.is_of(tenant):
+            return [Fault("/fromAddress", "must be a sender of this job's tenant")]
+        if self.configuration_set not in (None, *sender.configuration_sets):
+            return [Fault("/configurationSet", "must be a configuration set of this sender")]
+        return []
 
 
 def send_once(email: Email, run: Run) -> None:

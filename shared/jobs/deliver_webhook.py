@@ -66,6 +66,7 @@ class DeliverWebhook(Payload):
     deadline=timedelta(seconds=18),
     policy=RetryPolicy.exponential(timedelta(seconds=2), attempts=8, factor=4.0, longest=timedelta(hours=2)),
     max_age=timedelta(days=1),
+    open_to_tenants=True,  # nothing is sent before an operator has made a secret for the tenant
 )
 def deliver_webhook(payload: DeliverWebhook, run: Run) -> None:
     """Delivers it; the outcome kept with the job is the status of the receiver's yes, {"status": 200}.

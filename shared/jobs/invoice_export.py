@@ -6,10 +6,8 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from shared.domain.job import TENANT
 from shared.domain.run import Continue, Run, StoredFile
-from shared.errors import DeterministicFailure
-from shared.jobs import Payload, job_type
+from shared.jobs import Payload, TenantId, job_type
 from shared.jobs._invoice_parts import PARTS_PER_RUN, PDF, Parts
 from shared.jobs._invoice_pdf import InvoicePdf, title_of
 
@@ -17,7 +15,7 @@ from shared.jobs._invoice_pdf import InvoicePdf, title_of
 class InvoiceExport(Payload):
     """Reads invoices/<tenant>/<month>.csv; month is YYYY-MM."""
 
-    tenant_id: str = Field(pattern=f"^{TENANT.pattern}$", examples=["acme-eu"])
+    tenant_id: TenantId
     month: str = Field(pattern="^20[0-9]{2}-(0[1-9]|1[0-2])$", examples=["2026-05"])
 
 
@@ -28,18 +26,13 @@ class InvoiceExport(Payload):
     deadline=timedelta(minutes=10),
     lease=timedelta(seconds=30),  # short: every page renews it
     requires_result=True,
+    open_to_tenants=True,  # reads and writes nothing but the tenant's own
 )
 def export_invoices(payload: InvoiceExport, run: Run) -> StoredFile | Continue:
     """Writes exports/<tenant>/<month>/invoice-export.pdf: the same input gives the same bytes under the same key. A
     month larger than a run is drawn in parts, over several runs, the last of which joins them.
     """
     tenant, month = payload.tenant_id, payload.month
-    if run.tenant not in (None, tenant):
-        # POST /jobs takes any payload, so a tenant could name another's invoices here; the job's own tenant is the
-        # one that was authenticated.
-        raise DeterministicFailure(
-            f"a job of tenant {run.tenant} asks for invoices of {tenant}", code="tenant-mismatch"
-        )
     parts, given = Parts(run, f"invoices/{tenant}/{month}.csv"), run.time_left
     target, drawn = f"exports/{tenant}/{month}/invoice-export.pdf", 0
     while invoices := parts.next():

@@ -13,6 +13,7 @@ from shared.jobs import job_type
 from shared.jobs._email import Email, send_once
 
 
+# Not open to tenants: recipients and text are free, and complaints about one tenant's mail end everyone's sending.
 @job_type(
     "send-bulk-email",
     queue="emails.bulk",

@@ -11,8 +11,9 @@ from shared.domain.job import MAX_EFFECT_NAME, Job, Progress
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
 from shared.domain.states import RENEW
 from shared.domain.text import flaw
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable
-from shared.jobs import JobType
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotAllowed, StoreUnavailable
+from shared.jobs import JobType, Payload
+from shared.operations.own_files import OwnFiles
 from shared.ports import Guarded, Message
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class RunHandle:
     ) -> None:
         self.job_id, self.attempt, self.tenant = job.job_id, job.attempts, job.tenant
         self.idempotency_key, self.last_error_code = job.job_id, job.error_code
-        self.files, self.stage, self.checkpoint = ports.files, ports.stage, job.checkpoint
+        self.stage, self.checkpoint = ports.stage, job.checkpoint
         self.lease_expires_at = job.lease_expires_at
         self._deadline_at = deadline_at
         self._effects_lock = threading.Lock()
@@ -42,9 +43,22 @@ class RunHandle:
         self._effects_begun: set[str] = set()
         self.latest: Progress | None = None
         self._lease, self._message, self._length, self._ports = lease, message, job_type.lease, ports
+        self._job_type = job_type
+        self.files = OwnFiles(ports.files, ports.queue, None, job.job_id, ())
         self._renewed_at = ports.clock.now()
         self._highest: dict[str, int] = {}
         self._closed = False
+
+    def act_for(self, payload: Payload) -> None:
+        """Begin as the tenant whose job it is. Raises DeterministicFailure (tenant-mismatch) for a payload that names
+        another tenant or what belongs to one; the door refuses those, but it is not the only way to a record.
+        """
+        try:
+            self.tenant = self._job_type.owner(payload, self.tenant)
+        except NotAllowed as e:
+            raise DeterministicFailure(e.detail, code="tenant-mismatch") from e
+        ports, shared = self._ports, self._job_type.shared_files
+        self.files = OwnFiles(ports.files, ports.queue, self.tenant, self.job_id, shared)
 
     def close(self) -> None:
         """The attempt is over."""

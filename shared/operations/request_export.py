@@ -16,6 +16,7 @@ def request_export(
     month: str,
     idempotency_key: str | None,
     trace_id: str | None,
+    by_tenant: bool,
     table: str,
     catalogue: Catalogue,
     store: JobStore,
@@ -38,6 +39,7 @@ def request_export(
         tenant=tenant,
         idempotency_key=idempotency_key,
         trace_id=trace_id,
+        by_tenant=by_tenant,
         beside="exports row",
     )
     return submit(request, catalogue=catalogue, store=store, now=now, entropy=entropy, rows=row)

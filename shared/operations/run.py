@@ -320,7 +320,9 @@ def _payload(job: Job, store: JobStore) -> str:
 
 
 def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> Ending:
-    ending = job_type.handler(job_type.parse(payload, job.payload_version), handle)
+    parsed = job_type.parse(payload, job.payload_version)
+    handle.act_for(parsed)
+    ending = job_type.handler(parsed, handle)
     if not isinstance(ending, StoredFile | Defer | Continue | Cancel | None):
         raise DeterministicFailure(
             f"the handler returned a {type(ending).__name__}; return a StoredFile, None, Defer, Continue or Cancel",
@@ -330,6 +332,8 @@ def _effect(payload: str, job: Job, job_type: JobType, handle: RunHandle) -> End
         raise DeterministicFailure(f"{ending!r:.120} has no text as key and number as size", code="result-invalid")
     if isinstance(ending, StoredFile) and not (ending.version is None or type(ending.version) is str):
         raise DeterministicFailure(f"{ending!r:.120} has no text as version", code="result-invalid")
+    if isinstance(ending, StoredFile):
+        handle.files.check_result(ending)
     if ending is None and job_type.requires_result:
         raise DeterministicFailure("the handler returned no result, which its type requires", code="result-missing")
     return ending

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -29,7 +29,15 @@ from shared.domain.job import (
 )
 from shared.domain.states import OUTBOX_OPEN, State
 from shared.domain.text import flaw
-from shared.errors import AlreadySubmitted, Fault, InvalidRequest, KeyReused, PayloadTooLarge, UnknownJobType
+from shared.errors import (
+    AlreadySubmitted,
+    Fault,
+    InvalidRequest,
+    KeyReused,
+    NotAllowed,
+    PayloadTooLarge,
+    UnknownJobType,
+)
 from shared.jobs import Catalogue, JobType
 from shared.ports import JobStore, Row
 from shared.queues import MAX_DELAY
@@ -47,6 +55,7 @@ TENANT_RULE = "1 to 64 letters, digits, dots, dashes or underscores, the first a
 class JobRequest:
     """What a client asks for. run_at and delay exclude each other; None everywhere means the type's own default.
 
+    by_tenant  the caller is a tenant, not one of the account's own services: it may submit only what is open to tenants
     beside  what the same transaction writes besides the job: part of the content that an Idempotency-Key names, or
             POST /jobs and POST /exports under one key would pass for each other and one of them write too little
     """
@@ -61,6 +70,7 @@ class JobRequest:
     max_age: timedelta | None = None
     tags: Mapping[str, str] | None = None
     trace_id: str | None = None
+    by_tenant: bool = False
     beside: str = ""
 
 
@@ -91,7 +101,8 @@ def submit(
     """Accept a job, with `rows` of the caller's own in the same transaction.
 
     entropy  10 random bytes for the id of a request without a key
-    Raises UnknownJobType, InvalidRequest, PayloadTooLarge, KeyReused (nothing was stored) and StoreUnavailable.
+    Raises UnknownJobType, NotAllowed, InvalidRequest, PayloadTooLarge, KeyReused (nothing was stored) and
+    StoreUnavailable.
     """
     job, payload = _prepare(request, catalogue, now, entropy)
     if job.payload_ref is not None:
@@ -126,16 +137,13 @@ def transact_items(
 
 
 def _prepare(request: JobRequest, catalogue: Catalogue, now: datetime, entropy: bytes) -> tuple[Job, str]:
-    job_type = catalogue.get(request.type)
-    if job_type is None:
-        known = ", ".join(catalogue.all()) or "none"
-        raise UnknownJobType(
-            f"there is no job type {request.type[:60]!r}; there are: {known}", [Fault("/type", "not a known job type")]
-        )
+    job_type = _allowed(request, catalogue)
+    request = replace(request, payload=job_type.filled(request.payload, request.tenant))
     faults = _faults(request, job_type, now)
-    payload, payload_faults = job_type.accept(request.payload)
-    if faults + payload_faults:
+    accepted, payload_faults = job_type.accept(request.payload)
+    if accepted is None or faults:
         raise InvalidRequest(f"{len(faults + payload_faults)} field(s) are wrong", faults + payload_faults)
+    tenant, payload = job_type.owner(accepted, request.tenant), accepted.model_dump_json(by_alias=True)
     size = len(payload.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
@@ -143,7 +151,23 @@ def _prepare(request: JobRequest, catalogue: Catalogue, now: datetime, entropy: 
             [Fault("/payload", "too large")],
         )
     _refuse_to_keep(request, payload, now)
-    return _job(request, job_type, payload, now, entropy), payload
+    return _job(request, job_type, tenant, payload, now, entropy), payload
+
+
+def _allowed(request: JobRequest, catalogue: Catalogue) -> JobType:
+    job_type = catalogue.get(request.type)
+    if job_type is None:
+        open_ones = [t.name for t in catalogue.all().values() if t.open_to_tenants or not request.by_tenant]
+        known = ", ".join(open_ones) or "none"
+        raise UnknownJobType(
+            f"there is no job type {request.type[:60]!r}; there are: {known}", [Fault("/type", "not a known job type")]
+        )
+    if request.by_tenant and not job_type.open_to_tenants:
+        raise NotAllowed(
+            f"jobs of type {job_type.name!r} are submitted by the account's own services only",
+            [Fault("/type", "not open to tenants")],
+        )
+    return job_type
 
 
 def _faults(request: JobRequest, job_type: JobType, now: datetime) -> list[Fault]:
@@ -212,7 +236,10 @@ def _refuse_to_keep(request: JobRequest, payload: str, now: datetime) -> None:
     )
 
 
-def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, entropy: bytes) -> Job:
+def _job(
+    request: JobRequest, job_type: JobType, tenant: str | None, payload: str, now: datetime, entropy: bytes
+) -> Job:
+    """`tenant` is whose job it is; id and fingerprint come from what was said, which need not name it twice."""
     key = request.idempotency_key
     job_id = random_job_id(now, entropy) if key is None else job_id_for_key(request.tenant, key)
     run_at = _run_at(request, now)
@@ -238,7 +265,7 @@ def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, en
         type=job_type.name,
         queue=job_type.queue.name,
         **place,
-        tenant=request.tenant,
+        tenant=tenant,
         payload=payload if inline else None,
         payload_ref=None if inline else _digest(payload.encode()),
         payload_bytes=None if inline else len(payload.encode()),
@@ -252,7 +279,7 @@ def _job(request: JobRequest, job_type: JobType, payload: str, now: datetime, en
         ordering_key=request.ordering_key,
         tags=dict(request.tags) if request.tags else None,
         trace_id=request.trace_id,
-        tenant_key=tenant_key(request.tenant, job_id) if request.tenant else None,
+        tenant_key=tenant_key(tenant, job_id) if tenant else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -100,15 +101,30 @@ class PythonFunction(Construct):
             said = may_use(self._stage, region, FOR_MESSAGES_AND_FILES, *through)
             self.role.add_to_principal_policy(iam.PolicyStatement(**said))
 
-    def may_with_files(self, *actions: str, of: str) -> None:
-        """Allow these actions on every file of the bucket of that name."""
-        files = cdk.Stack.of(self).format_arn(service="s3", region="", account="", resource=of, resource_name="*")
-        self.may(*actions, on=files)
-        # cdk-nag wants the finding itself acknowledged; so the ARN is made of the bucket's name, which reads the same
-        # on every stage, and not of another stack's export.
+    def may_with_files(self, *actions: str, of: str, under: Collection[str]) -> None:
+        """Allow these actions on the files under these prefixes ("exports/") in the bucket of that name."""
         named = of.replace(cdk.Aws.ACCOUNT_ID, "<AWS::AccountId>").replace(cdk.Aws.REGION, "<AWS::Region>")
-        finding = f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::{named}/*]"
-        acknowledge(self.role, finding, "A job type chooses the keys of its files; the bucket is the limit.")
+        files = [f"{prefix}*" for prefix in sorted(under)]
+        if not files:
+            return
+        # cdk-nag wants each finding itself acknowledged; so the ARN is made of the bucket's name, which reads the same
+        # on every stage, and not of another stack's export.
+        arn = {"service": "s3", "region": "", "account": "", "resource": of}
+        resources = [cdk.Stack.of(self).format_arn(**arn, resource_name=name) for name in files]
+        self.role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+        for name in files:
+            finding = f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:s3:::{named}/{name}]"
+            acknowledge(self.role, finding, "Which files there are jobs' own the worker checks, key by key.")
+
+    def may_tell_missing_files(self, bucket: str, under: Collection[str]) -> None:
+        """Allow to list names under these prefixes. Without any such right a missing file and a lost right look alike;
+        with it for the whole bucket, which GetObject would need to say 404 by itself, all tenants' names lie open.
+        """
+        if under:
+            within = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in sorted(under)]}}
+            self.role.add_to_principal_policy(
+                iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket], conditions=within)
+            )
 
     def _code(self, folder: str, stage: Stage) -> lambda_.Code:
         """For AWS with arm64 wheels, for the emulator with this machine's; one asset for all functions of a folder.

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 PLAIN = ("shared.errors",)  # itself standard library only
 FOLDERS = {
     "shared/domain": ("shared.domain", *PLAIN),
-    "shared/queues.py": PLAIN,
+    "shared/queues.py": ("shared.senders", *PLAIN),
+    "shared/senders.py": PLAIN,
     "shared/quotas.py": PLAIN,
     "shared/settings.py": PLAIN,
     "shared/routes.py": (),
@@ -27,7 +28,7 @@ FOLDERS = {
         *PLAIN,
     ),
     "shared/telemetry.py": (),
-    "shared/jobs": ("pydantic", "shared.queues", "shared.domain", "shared.jobs", *PLAIN),
+    "shared/jobs": ("pydantic", "shared.queues", "shared.senders", "shared.domain", "shared.jobs", *PLAIN),
     "lambdas": ("aws_lambda_powertools", "boto3", "botocore", "pydantic", "pydantic_core", "shared", "lambdas"),
     "stacks": (
         "aws_cdk", "constructs", "jsii", "stacks",

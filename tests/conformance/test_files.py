@@ -359,6 +359,37 @@ def test_a_lost_permission_waits_for_an_operator_and_says_what_else_it_may_be() 
     assert raised.value.code == "s3-denied"
 
 
+def denied_but_listing(*keys: str) -> Answer:
+    """S3 to a role that lists under its prefixes alone: 403 for a file that is not there, and the names if asked."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked = parse_qs(urlsplit(handler.path).query)
+        if "prefix" not in asked:
+            return refusing(403, "AccessDenied")(handler)
+        found = [key for key in sorted(keys) if key.startswith(asked["prefix"][0])][: int(asked["max-keys"][0])]
+        names = "".join(f"<Contents><Key>{key}</Key></Contents>" for key in found)
+        body = f"<ListBucketResult>{names}</ListBucketResult>".encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("read", [S3Files.read, read_piecewise])
+def test_a_missing_file_and_a_lost_right_are_told_apart_although_s3_answers_both_with_a_403(read: Any) -> None:
+    for present, failure, code in (
+        (("invoices/a/1.csv.old", "invoices/a/2.csv"), DeterministicFailure, "file-missing"),
+        ((), DeterministicFailure, "file-missing"),
+        (("invoices/a/1.csv",), EnvironmentalFailure, "s3-denied"),
+    ):
+        with s3_answering(denied_but_listing(*present)) as files, pytest.raises(failure) as raised:
+            read(files, "invoices/a/1.csv")
+        assert raised.value.code == code
+
+
 def test_an_answer_cut_off_in_the_middle_is_not_taken_for_the_file() -> None:
     def half(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

@@ -72,7 +72,7 @@ def jobs(cloud: Cloud, busy: Receiver, silent: Receiver, ordered: Receiver) -> d
         "mail": post(cloud, "send-email", MAIL, MAIL_KEY).json["jobId"],
         "mail again": post(cloud, "send-email", MAIL, MAIL_KEY).json["jobId"],
         "unverified": post(
-            cloud, "send-email", MAIL | {"fromAddress": "jobs@not-ours.example.net", "to": [KEPT_OUT]}
+            cloud, "send-email", MAIL | {"fromAddress": "jobs@not-verified.example.com", "to": [KEPT_OUT]}
         ).json["jobId"],
         "thumbnail": thumbnail(cloud, PICTURE),
         "bomb": thumbnail(cloud, BOMB),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ def play(world: World, kind: Kind, run: Any) -> Ending:
 def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[Standing]) -> None:
     """One invocation of a worker; what it does not answer with, its event source deletes."""
     records = [event_record(one) for one in messages]
-    queue, started_at = QUEUES[plan.lane], world.now
+    queue, started_at = replace(QUEUES[plan.lane], writes=("exports/",)), world.now
     store, client, log = Store(process, world.store), Client(process, world.sqs), Log(world)
 
     def served(kind: Kind, run: Any) -> Ending:

@@ -263,6 +263,7 @@ class Kinds:
             lease=kind.lease,
             max_age=timedelta(hours=24),
             requires_result=kind.requires_result,
+            shared_files=(SHARED_KEY,),
         )
 
     def all(self) -> Mapping[str, JobType]:

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from shared.queues import QUEUES
 from tests.infrastructure.stages import CONTEXTS, KEY_ARN
 
 ROLE_POLICY = "AWS::IAM::Policy"
-THROUGH = {"api": {"dynamodb", "s3"}, "relay": {"dynamodb", "sqs"}, "promoter": {"dynamodb"}, "tally": {"dynamodb"}}
-WORKER = {"dynamodb", "s3", "sqs"}
+THROUGH = {
+    "api": {"dynamodb", "s3"},
+    "relay": {"dynamodb", "sqs"},
+    "promoter": {"dynamodb"},
+    "tally": {"dynamodb"},
+    **{f"worker-{q.slug}": {"dynamodb", "sqs"} | ({"s3"} if q.reads + q.writes else set()) for q in QUEUES.values()},
+}
 
 
 @pytest.fixture
@@ -57,7 +63,7 @@ def test_each_function_may_use_the_key_through_the_services_it_calls_and_for_not
             assert not any("*" in action for action in statement["Action"]), function
             assert ("kms:Encrypt" in statement["Action"]) == ("dynamodb" in names), function
             services |= names
-        assert services == THROUGH.get(function, WORKER), function
+        assert services == THROUGH[function], function
 
 
 def test_an_alarm_still_reaches_the_topic_and_the_logs_are_still_kept_once_the_keys_owner_adds_what_is_said(

@@ -104,6 +104,8 @@ def test_the_tables_and_files_are_open_to_each_function_by_the_verb(prod) -> Non
         *table,
         *("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListBucket"),
     }
+    mail = _actions(prod, "holdfast-prod-worker-emails-high")
+    assert {a for a in mail if not a.startswith(("sqs", "logs"))} == {*table, "ses:SendEmail"}
     assert {a for a in _actions(prod, "holdfast-prod-relay") if a.startswith(("dynamodb", "s3"))} == {
         "dynamodb:UpdateItem",
         *(f"dynamodb:{verb}" for verb in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")),
@@ -158,8 +160,8 @@ def test_whoever_counts_may_change_its_own_counts_and_nothing_else_that_the_cont
 
 def test_what_a_lanes_jobs_may_do_besides_is_its_own_workers_and_no_others(every_stage) -> None:
     mail = {
-        ("ses:SendEmail", "ses:<region>:<account>:identity/*"),
-        ("ses:SendEmail", "ses:<region>:<account>:configuration-set/*"),
+        ("ses:SendEmail", "ses:<region>:<account>:identity/example.com"),
+        ("ses:SendEmail", "ses:<region>:<account>:configuration-set/reports"),
     }
     secrets = f"secretsmanager:<region>:<account>:secret:holdfast/{every_stage.stage}/webhooks/*"
     expected = {
@@ -170,6 +172,34 @@ def test_what_a_lanes_jobs_may_do_besides_is_its_own_workers_and_no_others(every
     prefix = f"holdfast-{every_stage.stage}-"
     found = {name.removeprefix(prefix): _besides(every_stage, name) for name in _names(every_stage)}
     assert {name: rights for name, rights in found.items() if rights} == expected
+
+
+def test_files_are_a_lanes_declared_right_by_prefix_and_mail_and_webhooks_have_none(every_stage) -> None:
+    writes = ("s3:PutObject", "s3:AbortMultipartUpload")
+    reached = {name: _files(every_stage, f"worker-{lane.slug}") for name, lane in QUEUES.items()}
+    assert {name: files for name, files in reached.items() if files} == {
+        "exports.month-end": {
+            ("s3:GetObject", "invoices/*"),
+            ("s3:GetObject", "work/*"),
+            *((action, keys) for action in writes for keys in ("exports/*", "work/*")),
+        },
+        "thumbnails": {("s3:GetObject", "uploads/*"), *((action, "thumbnails/*") for action in writes)},
+    }
+    reads = ("s3:GetObject", "s3:GetObjectVersion")
+    assert _files(every_stage, "api") == {(a, keys) for a in reads for keys in ("exports/*", "thumbnails/*")}
+    assert _files(every_stage, "relay") | _files(every_stage, "promoter") == set()
+
+
+def test_a_worker_lists_names_under_what_it_reads_and_nobody_else_lists_any(every_stage) -> None:
+    lists = {
+        name.removeprefix(f"holdfast-{every_stage.stage}-worker-"): statement["Condition"]["StringLike"]["s3:prefix"]
+        for name in _names(every_stage)
+        for statement in _of_function(every_stage, name)
+        if "s3:ListBucket" in statement["Action"]
+    }
+    assert {name: _list(prefixes) for name, prefixes in lists.items()} == {
+        lane.slug: [f"{prefix}*" for prefix in sorted(lane.reads)] for lane in QUEUES.values() if lane.reads
+    }
 
 
 def test_every_declared_right_is_granted_and_only_to_its_lane(every_stage) -> None:
@@ -232,6 +262,17 @@ def _besides(stacks: Any, name: str) -> set[tuple[str, str]]:
         for statement in _of_function(stacks, name)
         for action in statement["Action"]
         if action.partition(":")[0] not in OF_THE_PIPELINE
+        for resource in statement["Resource"]
+    }
+
+
+def _files(stacks: Any, name: str) -> set[tuple[str, str]]:
+    """(action, keys) of the files that a function may reach."""
+    return {
+        (action, _spelled(resource).partition("/")[2])
+        for statement in _of_function(stacks, f"holdfast-{stacks.stage}-{name}")
+        for action in statement["Action"]
+        if action.startswith("s3:") and action != "s3:ListBucket"
         for resource in statement["Resource"]
     }
 

@@ -54,6 +54,16 @@ def test_every_job_type_is_in_the_contract_with_its_payload() -> None:
         assert schemas[ref.rpartition("/")[2]]["properties"]["type"] == {"const": name}
 
 
+def test_the_contract_for_tenants_shows_what_a_tenant_may_submit_and_not_who_it_is() -> None:
+    schemas = Client(identity=Identity("jwt", "org")).get("/openapi.json").json["components"]["schemas"]
+    mapping = schemas["JobSubmission"]["discriminator"]["mapping"]
+    assert set(mapping) == {name for name, found in Catalogue().all().items() if found.open_to_tenants}
+    assert "send-email" not in str(schemas)
+    for name, required in (("invoice-export.payload", ["month"]), ("ExportSubmission", ["month"])):
+        assert schemas[name]["required"] == required
+        assert "token" in schemas[name]["properties"]["tenantId"]["description"]
+
+
 def test_every_status_a_route_can_answer_has_its_problem_described() -> None:
     statuses = {
         status for calls in contract()["paths"].values() for call in calls.values() for status in call["responses"]

@@ -75,5 +75,6 @@ def test_a_large_payload_may_not_wait_for_a_year() -> None:
 def _large() -> dict[str, Any]:
     return {
         "type": "send-email",
+        "tenantId": "acme-eu",
         "payload": {"fromAddress": "a@example.com", "to": ["b@example.com"], "subject": "s", "text": "x" * 800},
     }

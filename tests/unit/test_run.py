@@ -31,19 +31,21 @@ from tests.world import LEASE, SECOND, OneType, Order, World, raising, refuse_to
 
 
 def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
-    world = World(handler=lambda payload, run: StoredFile(f"exports/{payload.month}.pdf", 12, "application/pdf"))
+    world = World(
+        handler=lambda payload, run: StoredFile(f"exports/acme-eu/{payload.month}.pdf", 12, "application/pdf")
+    )
     message = world.submitted(a_job())
     assert run_batch([message], world.ports) == []
     job = world.found(message)
     assert (job.state, job.run, job.attempts, job.code_version) == (State.COMPLETED, 1, 1, "abc1234")
-    assert job.result == {"file": {"key": "exports/2026-05.pdf", "size": 12, "contentType": "application/pdf"}}
+    assert job.result == {"file": {"key": "exports/acme-eu/2026-05.pdf", "size": 12, "contentType": "application/pdf"}}
     assert job.open_key is None
     assert job.expires_at == NOW + timedelta(days=14)
     assert world.store.runs(job) == []
 
 
 def test_a_completed_job_records_the_version_of_its_file() -> None:
-    world = World(handler=lambda payload, run: StoredFile("exports/a.pdf", 12, "application/pdf", "v7"))
+    world = World(handler=lambda payload, run: StoredFile("exports/acme-eu/a.pdf", 12, "application/pdf", "v7"))
     message = world.submitted(a_job())
     assert run_batch([message], world.ports) == []
     assert (world.found(message).result or {})["file"]["version"] == "v7"
