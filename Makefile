@@ -37,7 +37,7 @@ down: ## end what `make up` started, and nothing else
 status: ## is the local cloud up, and where
 	@if $(UP); then $(BIN)/python -m local status; else echo "the local cloud is not up; make up starts it"; exit 1; fi
 
-test: lint ## check everything: style, types, then every test, a process per core (ARGS="-k lease" narrows the tests)
+test: lint .build/schemathesis/.ready ## check everything: style, types, then every test, a process per core (ARGS="-k lease" narrows the tests)
 	@$(TOOLS) $(BIN)/python -m pytest -n auto $(ARGS)
 
 model: setup ## explore the model of the rules: at most STATES (100000) states in each configuration
@@ -83,7 +83,7 @@ diagram: setup ## draw the README's state diagram anew from the transition table
 
 lock: ## resolve the *.in files anew into the pinned, hashed *.txt files
 	@test -x .build/lock/bin/uv || { $(PYTHON) -m venv .build/lock && .build/lock/bin/python -m pip install -q --disable-pip-version-check uv==0.13.9; }
-	@for name in requirements requirements-dev local/emulator local/audit tests/crash/faults benchmarks/crash/rivals benchmarks/crash/arq; do \
+	@for name in requirements requirements-dev local/emulator local/audit tests/crash/faults tests/contract/schemathesis benchmarks/crash/rivals benchmarks/crash/arq; do \
 	  .build/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" $$name.in -o $$name.txt && echo "$$name.txt" || exit 1; \
 	done
@@ -111,6 +111,11 @@ clean: ## end the local cloud, remove everything that was built
 .build/audit/.ready: local/audit.txt
 	@echo "set-up: the environment of make audit in .build/audit"
 	@$(call environment,.build/audit,local/audit.txt)
+
+# schemathesis, which calls the API by its contract, would put a plugin of its own into every run of pytest.
+.build/schemathesis/.ready: tests/contract/schemathesis.txt
+	@echo "set-up: schemathesis' environment in .build/schemathesis"
+	@$(call environment,.build/schemathesis,tests/contract/schemathesis.txt)
 
 # arq asks for an older redis client than Celery takes. The last line of an environment marks it ready, so npm comes first.
 .build/rivals/.ready: benchmarks/crash/rivals.txt benchmarks/crash/arq.txt benchmarks/crash/bullmq/package-lock.json .venv/.ready

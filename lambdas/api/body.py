@@ -15,6 +15,7 @@ from lambdas.api.problems import BAD_KEY, BAD_MEDIA_TYPE, BODY_TOO_LARGE, MALFOR
 from lambdas.api.strict_json import NotStrictJson, read_object
 from shared.errors import Fault
 from shared.jobs._in_words import in_words
+from shared.jobs._whole import whole
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _TOO_LARGE = f"a body may have {MAX_BODY_BYTES} bytes, this one has {{}}: store the data elsewhere, pass a pointer"
@@ -50,7 +51,8 @@ def read(request: Request) -> dict[str, Any]:
 def fields(raw: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, list[Fault]]:
     """The object as this model, or every field that is wrong."""
     try:
-        return model.model_validate(raw), []
+        # A payload stays as it was sent: its digits are part of what an Idempotency-Key names.
+        return model.model_validate({name: whole(v) if isinstance(v, float) else v for name, v in raw.items()}), []
     except ValidationError as e:
         return None, [_fault(found, model) for found in e.errors(include_url=False, include_input=False)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -10,13 +11,13 @@ from pydantic import BaseModel
 from lambdas.api.answers import AcceptedView, JobView, Problem
 from lambdas.api.gateway import encode_json
 from lambdas.api.identity import Identity
+from lambdas.api.json_rules import PROSE, Schema, any_json, as_the_door_reads
 from lambdas.api.paths import OPERATIONS, RESPONSE_HEADERS, SECURITY
 from lambdas.api.problems import KINDS
 from lambdas.api.submissions import JobSubmission
 from shared.jobs import Catalogue, JobType
 from shared.jobs.invoice_export import InvoiceExport
 
-Schema = dict[str, Any]
 _ANSWERS: dict[str, type[BaseModel]] = {"AcceptedJob": AcceptedView, "Job": JobView, "Problem": Problem}
 _REF = "#/components/schemas/"
 
@@ -54,7 +55,7 @@ def contract(catalogue: Catalogue, identity: Identity) -> bytes:
 
 _ABOUT = (
     "Jobs that are never lost, never silently doubled, always explainable. A 202 means that the job is stored. "
-    "Send an Idempotency-Key with every POST: then any request whose answer was lost can be sent again."
+    "Send an Idempotency-Key with every POST: then any request whose answer was lost can be sent again. " + PROSE
 )
 
 
@@ -67,6 +68,8 @@ def _submission(job_type: JobType, schemas: Schema, tenants: bool) -> str:
     schemas[f"{name}.payload"] = payload | {"title": f"Payload of {name}, version {job_type.version}"}
     schema = _collected(JobSubmission, f"{name}.job", schemas)
     schema["properties"] |= {"type": {"const": name}, "payload": {"$ref": f"{_REF}{name}.payload"}}
+    if not job_type.queue.fifo:
+        schema["properties"]["orderingKey"] = {"type": "null", "description": "This queue keeps no order."}
     schemas[f"{name}.job"] = schema | {"title": f"Job of type {name}", "description": f"Queue {job_type.queue.name}."}
     return f"{name}.job"
 
@@ -89,7 +92,20 @@ def _one_of(types: dict[str, str]) -> Schema:
 def _collected(model: type[BaseModel], prefix: str, schemas: Schema, mode: Any = "validation") -> Schema:
     """The model's schema; models within it are added under its own prefix, since two job types may use one name."""
     schema = model.model_json_schema(mode=mode, ref_template=f"{_REF}{prefix}.{{model}}")
-    schemas |= {f"{prefix}.{name}": _never_null(d) for name, d in schema.pop("$defs", {}).items()}
+    within = {f"{prefix}.{name}": found for name, found in schema.pop("$defs", {}).items()}
+    if mode == "serialization":
+        schemas |= {name: _never_null(found) for name, found in within.items()}
+        return schema
+    # Pydantic's own JsonValue has no rules at all.
+    schemas |= {name: as_the_door_reads(found) if found else any_json(_REF + name) for name, found in within.items()}
+    described: Schema = as_the_door_reads(_spelled(model, schema))
+    return described
+
+
+def _spelled(model: type[BaseModel], schema: Schema) -> Schema:
+    """Docstrings speak of fields as the code does, requests as JSON does."""
+    for name, field in model.model_fields.items():
+        schema["description"] = re.sub(rf"\b{name}\b", field.alias or name, schema.get("description", ""))
     return schema
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 
 from shared.domain.run import Run
-from shared.domain.text import flaw
+from shared.domain.text import BREAKING_CHARACTERS, flaw
 from shared.errors import EnvironmentalFailure, Fault
 from shared.jobs import Payload
 from shared.jobs._clients import client
@@ -40,7 +41,18 @@ Address = Annotated[
 ]
 """Kept as it was written; `Mailbox` says whose it is."""
 
-Line = Annotated[str, AfterValidator(_one_line)]
+Line = Annotated[
+    str,
+    AfterValidator(_one_line),
+    Field(
+        json_schema_extra={
+            "pattern": rf"^[^{BREAKING_CHARACTERS}]*[^\s{BREAKING_CHARACTERS}][^{BREAKING_CHARACTERS}]*$"
+        }
+    ),
+]
+_SAYS_SOMETHING: JsonDict = {
+    "anyOf": [{"required": [part], "properties": {part: {"type": "string"}}} for part in ("text", "html")]
+}
 
 
 class Email(Payload):
@@ -50,6 +62,8 @@ class Email(Payload):
     configuration_set  one of that sender's: where SES reports deliveries and bounces; its events carry the tag job_id
     at_most_once       rather no mail than two: a sending whose end nobody knows stops the job for a human to look
     """
+
+    model_config = ConfigDict(json_schema_extra=_SAYS_SOMETHING)
 
     to: list[Address] = Field(min_length=1, max_length=50, examples=[["ada@example.com"]])
     subject: Line = Field(min_length=1, max_length=200, examples=["Your export is ready"])
@@ -68,9 +82,10 @@ class Email(Payload):
 
     def refused_to(self, tenant: str | None) -> list[Fault]:
         """See Payload. A sender of another tenant's and one that nobody declared are told in the same words."""
-        sender = sender_of(Mailbox.parse(self.from_address).address)
+        address = Mailbox.parse(self.from_address).address
+        sender = sender_of(address)
         if sender is None or not sender.is_of(tenant):
-            return [Fault("/fromAddress", "must be a sender of this job's tenant")]
+            return [Fault("/fromAddress", f"must be a sender of this job's tenant; {address} is none")]
         if self.configuration_set not in (None, *sender.configuration_sets):
             return [Fault("/configurationSet", "must be a configuration set of this sender")]
         return []

@@ -15,6 +15,7 @@ from shared.domain.run import Cancel, Continue, Defer, Run, StoredFile
 from shared.errors import DeterministicFailure, Fault, NotAllowed
 from shared.jobs._in_words import in_words
 from shared.jobs._payload import Payload
+from shared.jobs._whole import whole
 from shared.queues import Queue
 
 Ending = StoredFile | Defer | Continue | Cancel | None
@@ -78,7 +79,7 @@ class JobType:
         Validated as JSON, as the worker will: the strict mode for Python objects refuses a date given as text.
         """
         try:
-            text = json.dumps(payload, ensure_ascii=False)
+            text = json.dumps(whole(payload), ensure_ascii=False)
             return self.payload.model_validate_json(text, by_alias=True, by_name=False), []
         except ValidationError as e:
             return None, [Fault(_pointer(found["loc"]), in_words(found, self.payload)) for found in e.errors()]

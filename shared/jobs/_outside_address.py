@@ -12,7 +12,15 @@ from shared.domain.resolving import is_unknown_name
 from shared.errors import DeterministicFailure, TransientFailure
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-_TEXT = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII to be seen, without the backslash, which some read as a slash
+MAX_URL_CHARACTERS = 2048
+URL_PATTERN = (
+    r"^https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
+    r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+    r"([/?][!\x22$-\[\]-~]*)?$"
+)
+"""What `Url.parse` takes, but for addresses in brackets: which of those there are, no pattern can say."""
+# ASCII to be seen, without the backslash, which some read as a slash
+_TEXT = re.compile(rf"[!-\[\]-~]{{1,{MAX_URL_CHARACTERS}}}")
 _UNICAST, _NAT64 = IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96")
 _NOT_PUBLIC = (
     IPv6Network("2002::/16"),  # 6to4: leads to the IPv4 address inside, by whoever relays it

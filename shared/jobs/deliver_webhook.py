@@ -17,7 +17,7 @@ from shared.domain.run import Run
 from shared.errors import DeterministicFailure, EnvironmentalFailure, JobFailure, TransientFailure
 from shared.jobs import Payload, job_type
 from shared.jobs._clients import client
-from shared.jobs._outside_address import Url, checked_addresses
+from shared.jobs._outside_address import MAX_URL_CHARACTERS, URL_PATTERN, Url, checked_addresses
 from shared.jobs._webhook_signature import keys_of, signed
 
 if TYPE_CHECKING:
@@ -54,7 +54,11 @@ class DeliverWebhook(Payload):
                  <tenant>/ for a job that has none; it holds "whsec_<base64>", or several apart by blanks
     """
 
-    url: Annotated[str, AfterValidator(_checked_url)] = Field(examples=["https://partner.example.com/hooks/orders"])
+    url: Annotated[str, AfterValidator(_checked_url)] = Field(
+        examples=["https://partner.example.com/hooks/orders"],
+        description="Leads to the public internet; https to port 443 on every stage but the local one.",
+        json_schema_extra={"format": "uri", "pattern": URL_PATTERN, "maxLength": MAX_URL_CHARACTERS},
+    )
     body: dict[str, JsonValue] = Field(examples=[{"type": "invoice.paid", "data": {"invoice": "A-1"}}])
     secret_name: str = Field(pattern="^[a-z0-9][a-z0-9._-]{0,63}$", examples=["partner-a"])
 

@@ -7,12 +7,16 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from shared.domain.job import TENANT
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Run, StoredFile
-from shared.domain.text import flaw
+from shared.domain.text import BREAKING_CHARACTERS, flaw
 from shared.jobs import Payload, TenantId, job_type
 
 MAX_KEY_BYTES = 900  # of the 1024 that S3 takes; the rest is for the name of the thumbnail
+
+
+_KEY_PATTERN = rf"^uploads/{TENANT.pattern}(/(?!\.{{1,2}}(/|$))[^/\\{BREAKING_CHARACTERS}]+)+$"
 
 
 def _plain_key(key: str) -> str:
@@ -32,7 +36,11 @@ class Thumbnail(Payload):
     """
 
     tenant_id: TenantId
-    source_key: Annotated[str, AfterValidator(_plain_key)] = Field(examples=["uploads/acme-eu/logo.png"])
+    source_key: Annotated[str, AfterValidator(_plain_key)] = Field(
+        examples=["uploads/acme-eu/logo.png"],
+        description=f"Under uploads/<tenantId>/, of that very tenant; at most {MAX_KEY_BYTES} bytes in UTF-8.",
+        json_schema_extra={"pattern": _KEY_PATTERN, "maxLength": MAX_KEY_BYTES},
+    )
     width: int = Field(ge=16, le=2048, examples=[320])
     height: int = Field(ge=16, le=2048, examples=[240])
 

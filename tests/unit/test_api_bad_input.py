@@ -277,6 +277,15 @@ def test_whatever_is_wrong_around_a_payload_is_said_in_plain_words(wrong: Any) -
     assert not [detail for detail in said if PYTHON.search(detail)]
 
 
+def test_a_whole_number_is_one_however_it_is_written() -> None:
+    picture = {"tenantId": "acme-eu", "sourceKey": "uploads/acme-eu/a.png", "width": 32.0, "height": 3.2e1}
+    client = Client()
+    answered = client.post("/jobs", {"type": "thumbnail", "payload": picture, "delaySeconds": 6e1})
+
+    assert answered.status == 202
+    assert json.loads(str(client.store.get(answered.json["jobId"]).payload))["width"] == 32
+
+
 @pytest.mark.parametrize(
     ("body", "pointer", "says"),
     [

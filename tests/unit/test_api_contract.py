@@ -126,3 +126,76 @@ def test_every_problem_is_explained_in_the_documentation() -> None:
         r"^\| `(urn:\S+)` \| (\d+) \|", (Path(__file__).parents[2] / "docs/api.md").read_text(), re.MULTILINE
     )
     assert sorted(rows) == sorted((kind.uri, str(kind.status)) for kind in KINDS)
+
+
+MAIL = {"to": ["ada@example.com"], "subject": "Ready", "fromAddress": "jobs@example.com"}
+PICTURE = {"tenantId": "acme-eu", "sourceKey": "uploads/acme-eu/a.png", "width": 32, "height": 32}
+HOOK = {"url": "https://partner.example.com/hooks", "body": {}, "secretName": "partner-a"}
+
+
+def job(name: str, payload: dict[str, Any], **around: Any) -> dict[str, Any]:
+    return {"type": name, "payload": payload, **around}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        job("send-email", MAIL | {"text": None, "html": None}),
+        job("send-email", MAIL),
+        job("send-email", MAIL | {"text": "hello", "subject": " \u00a0 "}),
+        job("send-email", MAIL | {"text": "hello", "subject": "two\nlines"}),
+        job("send-email", MAIL | {"text": "NUL \0"}),
+        job("thumbnail", PICTURE | {"sourceKey": "uploads/acme-eu/../a.png"}),
+        job("thumbnail", PICTURE | {"sourceKey": "uploads/acme-eu/a\u2028.png"}),
+        job("thumbnail", PICTURE | {"sourceKey": "elsewhere/acme-eu/a.png"}),
+        job("thumbnail", PICTURE | {"width": 32.5}),
+        job("thumbnail", PICTURE, orderingKey="a"),
+        job("deliver-webhook", HOOK | {"url": "ftp://partner.example.com/"}),
+        job("deliver-webhook", HOOK | {"url": "https://user@partner.example.com/"}),
+        job("deliver-webhook", HOOK | {"url": "https://partner.example.com:0/"}),
+        job("deliver-webhook", HOOK | {"body": {"a": 2**53 + 2}}),
+        job("deliver-webhook", HOOK | {"body": {"a": [{"b": "\0"}]}}),
+        job("deliver-webhook", HOOK | {"body": {"a\0": 1}}),
+        EXPORT_JOB | {"delaySeconds": 1, "runAt": "2026-06-01T09:30:00Z"},
+        EXPORT_JOB | {"delaySeconds": 367 * 86_400},
+        EXPORT_JOB | {"tags": {"a\tb": "c"}},
+        EXPORT_JOB | {"tags": {"a": "b\u2029"}},
+        EXPORT_JOB | {"tags": {str(n): "x" for n in range(11)}},
+    ],
+    ids=lambda body: str(body)[:100],
+)
+def test_what_the_door_refuses_the_contract_does_not_allow(body: dict[str, Any]) -> None:
+    assert Client().post("/jobs", body).status in (400, 422)
+    with pytest.raises(ValidationError):
+        check("JobSubmission", body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        job("send-email", MAIL | {"text": "hello", "html": None}, tenantId="acme-eu"),
+        job(
+            "send-email",
+            MAIL | {"html": "<p>hello", "text": None, "subject": "Crème\u202fbrûlée"},
+            tenantId="acme-eu",
+        ),
+        job("thumbnail", PICTURE | {"sourceKey": "uploads/acme-eu/Screenshot 9.41.07\u202fAM.png", "width": 32.0}),
+        job("thumbnail", PICTURE, orderingKey=None),
+        job("deliver-webhook", HOOK | {"url": "https://a.example:65535?x=/"}, orderingKey="a"),
+        job("deliver-webhook", HOOK | {"body": {"a": [{"b": None}, 1.5, -(2**53), ""]}}),
+        EXPORT_JOB | {"delaySeconds": 1, "runAt": None, "tenantId": None, "tags": {"名前": "東京\u3000"}},
+        EXPORT_JOB | {"runAt": "2026-05-31t23:59:60.123456789012+05:30"},
+    ],
+    ids=lambda body: str(body)[:100],
+)
+def test_what_the_contract_allows_the_door_accepts(body: dict[str, Any]) -> None:
+    check("JobSubmission", body)
+    answered = Client().post("/jobs", body)
+    assert answered.status == 202, answered.text
+
+
+def test_the_contract_speaks_of_fields_as_requests_spell_them() -> None:
+    for name, job_type in Catalogue().all().items():
+        described = contract()["components"]["schemas"][f"{name}.payload"]["description"]
+        inside = [field for field in job_type.payload.model_fields if "_" in field]
+        assert not [field for field in inside if re.search(rf"\b{field}\b", described)]
