@@ -206,7 +206,9 @@ PLANTED: Mapping[str, Planted] = {
             _instead(S.Seen, "lapse_limit", _LAPSE_AT_ONCE),
             _instead(lease, "CLOCK_MARGIN", timedelta()),
         ),
-        Focus(lanes=(STANDARD,), faults=("kill", "freeze", "copy"), skew_ms=990),
+        Focus(
+            kinds=("reports", "one", "two"), lanes=(STANDARD,), faults=("kill", "freeze", "copy"), skew_ms=990, moves=0
+        ),
     ),
     "a lease may be taken over while it lasts": Planted(
         frozenset({"lapse"}),
