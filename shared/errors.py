@@ -17,6 +17,7 @@ HoldfastError
 ├── PayloadMissing          the stored payload of a job is gone, so it cannot be sent round again
 ├── RingRefused             a doorbell that its queue did not take
 ├── PromotionFailed         due jobs that could not be made queued; the next tick tries again
+├── NotDone                 inside an effect: what failed certainly did not take place; carries the failure
 └── JobFailure              a handler says how its attempt failed
     ├── TransientFailure        likely to clear by itself: retried with backoff and jitter
     ├── EnvironmentalFailure    something outside is off for long: slow schedule, no attempt spent
@@ -141,6 +142,20 @@ class PromotionFailed(HoldfastError):
     """Some due jobs could not be read or written; all others were promoted."""
 
 
+class NotDone(HoldfastError):
+    """Raised inside an effect: it failed, and certainly did not take place. Its start is erased, an at-most-once one's
+    too, so the next run may begin it; `once` raises `failure`, which says whether and when there is one.
+
+        raise NotDone(EnvironmentalFailure("the bank is closed", code="bank-closed")) from error
+
+    Not needed for a refusal or a connection that domain/not_done.py recognises by itself.
+    """
+
+    def __init__(self, failure: Exception) -> None:
+        super().__init__(f"not done: {failure}")
+        self.failure = failure
+
+
 class JobFailure(HoldfastError):
     """How an attempt failed, in the handler's own words.
 
@@ -178,6 +193,8 @@ class DeterministicFailure(JobFailure):
 
 
 class UnknownOutcome(JobFailure):
-    """An at-most-once effect began and nobody knows how it ended. It is never begun again; an operator must look."""
+    """An at-most-once effect began and nobody knows how it ended: no answer came, or a 5xx, or its worker vanished. It
+    is never begun again; an operator must look.
+    """
 
     code = "unknown-outcome"

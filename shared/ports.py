@@ -158,12 +158,17 @@ class DeadLetters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """One effect of one run. `tried`: this run has already called it; if not, its row may be ours by a lost answer."""
+    """One effect of one run.
+
+    open    this run has called it and does not know how that ended; if not, its row may be ours by a lost answer
+    insist  repeats a write while the table does not answer and there is time; raises StoreUnavailable in the end
+    """
 
     lease: Lease
     name: str
     at_most_once: bool
-    tried: bool
+    open: bool
+    insist: Callable[[Callable[[], Job]], Job]
 
     @property
     def seen(self) -> Seen:
@@ -176,7 +181,8 @@ class Effects(Protocol):
 
     def once(self, guarded: Guarded, fn: Callable[[], Any]) -> Any:
         """Run `fn` unless the record holds its outcome, and return that. Raises LeaseLost, UnknownOutcome,
-        DeterministicFailure (an outcome that cannot be kept, too many effects), StoreUnavailable, or what `fn` raises.
+        DeterministicFailure (an outcome that cannot be kept, too many effects), StoreUnavailable, or what `fn` raises:
+        NotDone lets an at-most-once effect be begun again.
         """
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from shared.adapters.memory_files import MemoryFiles
+from shared.domain.not_done import proves_not_done
 from shared.domain.run import Files
 from shared.errors import UnknownOutcome
 
@@ -35,7 +36,12 @@ class HandledRun:
         if at_most_once and name in self.begun:
             raise UnknownOutcome(f"{name} was begun before")
         self.begun.add(name)
-        self.effects[name] = json.loads(json.dumps(fn()))
+        try:
+            self.effects[name] = json.loads(json.dumps(fn()))
+        except Exception as error:
+            if proves_not_done(error):
+                self.begun.discard(name)
+            raise
         return self.effects[name]
 
     def progress(self, done: int, total: int, unit: str) -> None:

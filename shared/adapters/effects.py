@@ -3,12 +3,14 @@
 The stock layer's traps, and what stands against each: one layer object shared by threads loses records (one per call);
 its key holds module and function name, so a rename forgets (the effect's own name is the key); a missing key only warns
 (refused here); an hour's in-progress expiry (the run number decides, no clock does); a falsy outcome comes back as None
-(outcomes are wrapped); any exception erases the row (an at-most-once effect is never erased); its own exceptions hide
-ours (unwrapped); an environment variable switches it off without a word (refused).
+(outcomes are wrapped); any exception erases the row (an at-most-once effect's only where it certainly was not done); a
+row that cannot be erased hides why the effect failed (the reason goes first); its own exceptions hide ours (unwrapped);
+an environment variable switches it off without a word (refused).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 
-from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, MAX_EFFECTS, MAX_OUTCOME_BYTES, Effect
+from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, MAX_EFFECTS, MAX_OUTCOME_BYTES, Effect, Job
 from shared.domain.states import (
     ERASE_EFFECT,
     FINISH_EFFECT,
@@ -31,7 +33,7 @@ from shared.domain.states import (
     START_EFFECT_AT_MOST_ONCE,
     Transition,
 )
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, UnknownOutcome
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotDone, StoreUnavailable, UnknownOutcome
 from shared.ports import Clock, Guarded, JobStore
 
 DISABLED = "POWERTOOLS_IDEMPOTENCY_DISABLED"
@@ -80,20 +82,22 @@ class EffectStore(BasePersistenceLayer):
     def _put_record(self, data_record: DataRecord) -> None:
         move = START_EFFECT_AT_MOST_ONCE if self._guarded.at_most_once else START_EFFECT
         try:
-            job = self._apply(move, self._entry(EFFECT_STARTED))
+            job = self._write(move, self._entry(EFFECT_STARTED))
         except MoveRefused as e:
             self._refused(e, data_record)
             return
+        if not self._guarded.lease.lasts(job, self._clock.now()):
+            self._take_back()
+            raise LeaseLost(job.job_id, move.name, job)
         if len(job.effects) > MAX_EFFECTS:
-            self._apply(ERASE_EFFECT)
+            self._take_back()
             raise DeterministicFailure(f"more than {MAX_EFFECTS} effects in one job: split it", code="too-many-effects")
 
     def _refused(self, refused: MoveRefused, data_record: DataRecord) -> None:
+        """Returns where the row is our own start, by an earlier try whose answer was lost, and may still begin."""
         guarded, found = self._guarded, refused.found
         effect = None if found is None else found.effects.get(guarded.name)
-        if effect is None:
-            raise LeaseLost(refused.job_id, refused.move, found) from refused
-        if effect.status == EFFECT_COMPLETED:
+        if effect is not None and effect.status == EFFECT_COMPLETED:
             raise IdempotencyItemAlreadyExistsError(
                 old_data_record=DataRecord(
                     data_record.idempotency_key,
@@ -101,18 +105,33 @@ class EffectStore(BasePersistenceLayer):
                     response_data=effect.outcome or "",
                 )
             )
-        if effect.run == guarded.lease.run and not guarded.tried:
-            return  # our own start, repeated by the SDK after a lost answer
-        if guarded.at_most_once:
+        # Under our own run the row may stand in a record that another worker has taken over meanwhile.
+        own = effect is not None and effect.run == guarded.lease.run
+        if effect is None or not guarded.lease.lasts(found, self._clock.now()):
+            if own and not guarded.open:
+                self._take_back()
+            raise LeaseLost(refused.job_id, refused.move, found) from refused
+        if guarded.at_most_once and (guarded.open or not own):
             raise UnknownOutcome(f"effect {guarded.name!r} began in run {effect.run} and never said how it ended")
-        raise DeterministicFailure(f"effect {guarded.name!r} is already in progress in this run", code="effect-nested")
+
+    def _take_back(self) -> None:
+        """A start that nothing began after. What cannot be taken back now is another worker's, or shows as begun."""
+        with contextlib.suppress(MoveRefused, StoreUnavailable):
+            self._apply(ERASE_EFFECT)
 
     def _update_record(self, data_record: DataRecord) -> None:
-        self._apply_or_lost(FINISH_EFFECT, self._entry(EFFECT_COMPLETED, data_record.response_data))
+        self._write_or_lost(FINISH_EFFECT, self._entry(EFFECT_COMPLETED, data_record.response_data))
+
+    def delete_record(self, data: dict[str, Any], exception: Exception) -> None:
+        """`fn` raised. An at-most-once effect stays begun, unless it certainly did not take place."""
+        if not self._guarded.at_most_once or isinstance(exception, NotDone):
+            super().delete_record(data, exception)
 
     def _delete_record(self, data_record: DataRecord) -> None:  # noqa: ARG002
-        if not self._guarded.at_most_once:
-            self._apply_or_lost(ERASE_EFFECT)
+        # Unanswered, it must hide neither the provider's reason nor its Retry-After. A later call in this run finds the
+        # row its own, and the next run takes it over.
+        with contextlib.suppress(StoreUnavailable):
+            self._write_or_lost(ERASE_EFFECT)
 
     def _get_record(self, idempotency_key: str) -> DataRecord:
         job = self._store.get(self._guarded.lease.job_id)
@@ -125,18 +144,20 @@ class EffectStore(BasePersistenceLayer):
     def _entry(self, status: str, outcome: str | None = None) -> Effect:
         return Effect(status=status, run=self._guarded.lease.run, at=self._clock.now(), outcome=outcome)
 
-    def _apply(self, move: Transition, effect: Effect | None = None) -> Any:
+    def _apply(self, move: Transition, effect: Effect | None = None) -> Job:
         changes = {} if effect is None else {"effect": effect}
         return self._store.apply(self._guarded.lease.job_id, move, self._guarded.seen, **changes)
 
-    def _apply_or_lost(self, move: Transition, effect: Effect | None = None) -> None:
+    def _write(self, move: Transition, effect: Effect | None = None) -> Job:
+        return self._guarded.insist(lambda: self._apply(move, effect))
+
+    def _write_or_lost(self, move: Transition, effect: Effect | None = None) -> None:
         try:
-            self._apply(move, effect)
+            self._write(move, effect)
         except MoveRefused as e:
-            mine = e.found is not None and e.found.holder == self._guarded.lease.holder
-            if mine and e.found is not None and e.found.effects.get(self._guarded.name) == effect:
-                return  # our own write, repeated by the SDK after a lost answer
-            raise LeaseLost(e.job_id, e.move, e.found) from e
+            changes = {} if effect is None else {"effect": effect}
+            if not self._guarded.lease.landed(e.found, move, changes, self._guarded.name):
+                raise LeaseLost(e.job_id, e.move, e.found) from e
 
 
 class _NoExpiry:

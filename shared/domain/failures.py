@@ -120,7 +120,7 @@ def _found(error: BaseException) -> FailureClass:
     if not isinstance(error, JobFailure):
         if (code := _aws_code(error)) in AWS_CODES:
             return AWS_CODES[code]
-        if (status := _status(error)) is not None:
+        if (status := http_status(error)) is not None:
             # AWS is never in the middle of a deployment: what it does not find is not there.
             return _DETERMINISTIC if status == _NOT_FOUND and _aws_code(error) else class_of_status(status)
         names = [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__]
@@ -132,7 +132,7 @@ def _found(error: BaseException) -> FailureClass:
 def _code(error: BaseException) -> str:
     if isinstance(error, JobFailure):
         return str(error.code) or type(error).__name__
-    status = _status(error)
+    status = http_status(error)
     return _aws_code(error) or (f"http-{status}" if status is not None else _name_code(error) or type(error).__name__)
 
 
@@ -146,7 +146,7 @@ def _aws_code(error: BaseException) -> str:
     return str(aws_error(error).get("Code", ""))
 
 
-def _status(error: BaseException) -> int | None:
+def http_status(error: BaseException) -> int | None:
     """The HTTP status an exception carries: requests and httpx on `.response`, urllib on `.code`, botocore in its
     metadata, many SDKs on `.status` or `.status_code`.
     """

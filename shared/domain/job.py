@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -238,6 +238,8 @@ def from_ms(ms: int) -> datetime:
 
 def as_stored(field: str, value: Any) -> Any:
     """The value as the table gives it back: times in whole milliseconds, `expires_at` in whole seconds."""
+    if isinstance(value, Effect):
+        return replace(value, at=as_stored("at", value.at))
     if not isinstance(value, datetime):
         return value
     step = timedelta(seconds=1) if field == "expires_at" else timedelta(milliseconds=1)

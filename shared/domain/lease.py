@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from typing import Any
 
-from shared.domain.job import Job
-from shared.domain.states import CLOCK_MARGIN, DEFAULT_STALL_LIMIT, FINAL, Seen, State
+from shared.domain.job import Job, as_stored
+from shared.domain.states import CLOCK_MARGIN, DEFAULT_STALL_LIMIT, FINAL, Seen, State, Transition
 
 REDELIVERY_MARGIN = CLOCK_MARGIN
 """A message comes back this long after its lease ends, when the next worker may reclaim at once: the lease counts from
@@ -28,6 +29,32 @@ class Lease:
         """What a write under this lease must find in the record."""
         return Seen(run=self.run, holder=self.holder, checkpoint=checkpoint)
 
+    def is_of(self, found: Job | None) -> bool:
+        """Whether no other worker has had the job since. The run number alone does not say so: the record of a key may
+        live twice.
+        """
+        return found is not None and (found.run, found.holder) == (self.run, self.holder)
+
+    def lasts(self, found: Job | None, now: datetime) -> bool:
+        """Whether something may be begun under it: the job runs, is ours, and its lease is not over by our clock.
+        `found` is as old as the answer that brought it, which may have come late.
+        """
+        ends_at = None if found is None else found.lease_expires_at
+        running = found is not None and found.state is State.RUNNING
+        return running and self.is_of(found) and ends_at is not None and now < ends_at
+
+    def landed(self, found: Job | None, move: Transition, changes: Mapping[str, Any], effect: str = "") -> bool:
+        """Whether a move of this lease that was refused had been made before, by a try whose answer was lost. What it
+        wrote is told by its content; the lease need not last, since nothing begins by it.
+        """
+        if found is None or not self.is_of(found) or found.state is not (move.target or State.RUNNING):
+            return False
+        if "effect" in move.drops:
+            return effect not in found.effects
+        shown = {name: found.effects.get(effect) if name == "effect" else getattr(found, name) for name in changes}
+        told = [name for name in changes if name not in move.first]
+        return all(as_stored(name, shown[name]) == as_stored(name, changes[name]) for name in told)
+
 
 class Next(Enum):
     """What to do with a message whose lease was refused."""
@@ -36,6 +63,7 @@ class Next(Enum):
     ACKNOWLEDGE = auto()  # the record is final, or the message is older than the record's current doorbell
     REPLAY = auto()  # a redriven copy of a dead job at its current dispatch: an operator wants it run
     WON = auto()  # our own lease, written by an earlier try whose answer was lost
+    RENEW = auto()  # the same, but over before we knew of it: ours to begin under only once it is renewed
     CANCEL = auto()  # queued or retrying under a cancel request
     EXPIRE = auto()  # its deadline passed before it could run
     RECLAIM = auto()  # its holder's lease ended
@@ -55,7 +83,7 @@ def next_after_refusal(
     if found is None:
         return Next.ORPHAN
     if found.state is State.RUNNING and found.holder == holder:
-        return Next.WON
+        return Next.WON if Lease(found.job_id, found.run, holder).lasts(found, now) else Next.RENEW
     if found.state is State.DEAD and dead_letter_mark and dispatch == found.dispatch:
         return Next.REPLAY
     if found.state in FINAL or dispatch < found.dispatch:

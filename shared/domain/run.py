@@ -123,6 +123,8 @@ class Run(Protocol):
 
         A run that was interrupted inside `fn` leaves it to the next run, which calls `fn` again: give the provider
         `idempotency_key`. With at_most_once it is never called again; the job stops for a human (`unknown-outcome`).
+        Only what certainly was not done is begun again: refused (4xx), never sent, or NotDone raised by `fn`. So let
+        such an `fn` make one call, by a client that makes one try.
         Raises LeaseLost when another worker has the job: let it pass.
         """
 

@@ -60,7 +60,8 @@ class Email(Payload):
 
     from_address       of a sender that is declared for the job's tenant (shared/senders.py) and verified with SES
     configuration_set  one of that sender's: where SES reports deliveries and bounces; its events carry the tag job_id
-    at_most_once       rather no mail than two: a sending whose end nobody knows stops the job for a human to look
+    at_most_once       rather no mail than two: a sending whose end nobody knows (no answer, a 5xx) stops the job for a
+                       human to look
     """
 
     model_config = ConfigDict(json_schema_extra=_SAYS_SOMETHING)
@@ -96,7 +97,8 @@ def send_once(email: Email, run: Run) -> None:
 
     SES takes no idempotency key, so `once` is all that stands between a retry and a second mail: after SES's answer
     has been recorded none is sent. A worker that dies, or loses the answer, between SES's yes and that record leaves
-    an effect that is sent again, unless the payload says at_most_once.
+    an effect that is sent again, unless the payload says at_most_once. What SES refused, or never heard of, was not
+    sent, and is sent when it is tried again, either way.
     """
     run.once("send", lambda: _send(email, run.job_id), at_most_once=email.at_most_once)
 

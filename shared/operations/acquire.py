@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.job import Job, due_key
-from shared.domain.lease import Next, as_found, next_after_refusal, wait_until
+from shared.domain.lease import REDELIVERY_MARGIN, Lease, Next, as_found, next_after_refusal, wait_until
 from shared.domain.outcome import Alert, Outcome
 from shared.domain.states import (
     DEFAULT_STALL_LIMIT,
@@ -17,6 +17,7 @@ from shared.domain.states import (
     DEFER_UNLEASED_LATER,
     LEASE,
     RECLAIM,
+    RENEW,
     REQUEUE,
     Seen,
     State,
@@ -56,25 +57,38 @@ def acquire(message: Message, job_type: JobType, place: Place, ports: WorkerPort
         except StoreUnavailable:
             # The write may have landed without its answer. Left alone, the lease would lapse and count as a stall.
             landed = _read_back(message.job_id, ports)
-            if landed is None or landed.holder != holder or _is_over(landed, ports.clock.now()):
+            if landed is None or landed.holder != holder:
                 raise
             return landed
+
+    def in_time(job: Job) -> Job:
+        """A lease that was over before its answer came (the SDK's repeats take up to 18 s, a frozen process longer) is
+        renewed before anything begins under it: another worker may have the job by now. Raises MoveRefused.
+        """
+        own, now = Lease(job.job_id, job.run, holder), ports.clock.now()
+        if own.lasts(job, now):
+            return job
+        renewed = ports.store.apply(job.job_id, RENEW, own.seen(), lease_expires_at=now + job_type.lease)
+        ports.mailbox.hide([message], [job_type.lease + REDELIVERY_MARGIN])
+        return in_time(renewed)
 
     if message.suspect and (wait := place.alone()) is not None:
         return _no_room(message, wait, ports)
     try:
-        return lease(LEASE, lambda now: Seen(now=now, dispatch=message.dispatch))
+        return in_time(lease(LEASE, lambda now: Seen(now=now, dispatch=message.dispatch)))
     except MoveRefused as e:
         found = e.found
 
-    def reclaim(found: Job) -> Job | timedelta:
+    def take(found: Job) -> Job | timedelta:
+        if found.holder == holder:
+            return in_time(found)
         if (wait := place.alone()) is not None:
             return wait
         job = lease(RECLAIM, lambda now: as_found(found, now))
         record_lapsed_run(found, State.RUNNING, ports)
-        return job
+        return in_time(job)
 
-    return _decide(message, found, holder, ports, reclaim)
+    return _decide(message, found, holder, ports, take)
 
 
 def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
@@ -87,10 +101,6 @@ def _read_back(job_id: str, ports: WorkerPorts) -> Job | None:
                 raise
             ports.pause(READ_BACK_EVERY)
     raise AssertionError("no try at all")
-
-
-def _is_over(job: Job, now: datetime) -> bool:
-    return job.lease_expires_at is None or job.lease_expires_at <= now
 
 
 def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPorts) -> Outcome:
@@ -111,13 +121,13 @@ def defer_unleased(message: Message, why: str, wait: timedelta, ports: WorkerPor
     return Outcome.DEFERRED_IN_DUE if later else Outcome.DEFERRED
 
 
-Reclaim = Callable[[Job], Job | timedelta | Outcome]
-"""The job taken over, how long its message shall wait for room, or how the delivery ends instead."""
+Take = Callable[[Job], Job | timedelta | Outcome]
+"""The job taken over, or a late lease of our own renewed; how long its message shall wait for room; or how the delivery
+ends instead.
+"""
 
 
-def _decide(
-    message: Message, found: Job | None, holder: str, ports: WorkerPorts, reclaim: Reclaim | None
-) -> Job | Outcome:
+def _decide(message: Message, found: Job | None, holder: str, ports: WorkerPorts, take: Take | None) -> Job | Outcome:
     for _ in range(DECISIONS):
         now = ports.clock.now()
         following = next_after_refusal(
@@ -129,14 +139,14 @@ def _decide(
             stall_limit=DEFAULT_STALL_LIMIT,
         )
         try:
-            return _follow(following, message, found, now, ports, reclaim)
+            return _follow(following, message, found, now, ports, take)
         except MoveRefused as e:
             found = e.found
     return _wait(message, found, ports)
 
 
 def _follow(
-    following: Next, message: Message, found: Job | None, now: datetime, ports: WorkerPorts, reclaim: Reclaim | None
+    following: Next, message: Message, found: Job | None, now: datetime, ports: WorkerPorts, take: Take | None
 ) -> Job | Outcome:
     if found is None:
         ports.mailbox.set_aside(message, "no job has this id")
@@ -146,13 +156,13 @@ def _follow(
     match following:
         case Next.WON:
             return found
-        case Next.RECLAIM if reclaim is not None:
-            taken = reclaim(found)
+        case Next.RECLAIM | Next.RENEW if take is not None:
+            taken = take(found)
             return _suspect_waits(message, found, seen, taken, ports) if isinstance(taken, timedelta) else taken
         case Next.ACKNOWLEDGE:
             ports.log.event("dropped", job=found.job_id, type=found.type, state=found.state, dispatch=message.dispatch)
             return Outcome.STALE
-        case Next.WAIT | Next.RECLAIM | Next.ORPHAN:
+        case Next.WAIT | Next.RECLAIM | Next.RENEW | Next.ORPHAN:
             return _wait(message, found, ports)
     move, changes, outcome = ending(following, found, now)
     if outcome is Outcome.EXPIRED:
@@ -201,11 +211,11 @@ def _wait(message: Message, found: Job | None, ports: WorkerPorts) -> Outcome:
     return Outcome.WAITING
 
 
-def without_lease(message: Message, found: Job | None, ports: WorkerPorts, reclaim: Reclaim | None = None) -> Outcome:
+def without_lease(message: Message, found: Job | None, ports: WorkerPorts, take: Take | None = None) -> Outcome:
     """What the record found means for a message whose job this worker may not start."""
-    return _settled(_decide(message, found, "", ports, reclaim))
+    return _settled(_decide(message, found, "", ports, take))
 
 
 def _settled(ended: Job | Outcome) -> Outcome:
-    """Without a `reclaim` and a holder no decision leases."""
+    """Without a `take` and a holder no decision leases."""
     return ended if isinstance(ended, Outcome) else Outcome.WAITING

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from shared.domain.job import RETENTION, Job, RunRecord, beside_expires_at, dead_key
+from shared.domain.reasons import last_words
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import State
 from shared.domain.told import told_digest
@@ -41,8 +42,8 @@ def error_changes(failure: Failure, now: datetime) -> dict[str, Any]:
 
 
 def dead_changes(job: Job, failure: Failure, now: datetime) -> dict[str, Any]:
-    """The record's fields of a dead letter."""
-    return error_changes(failure, now) | {
+    """The record's fields of a dead letter, which lose no reason that was known before."""
+    return error_changes(last_words(failure, job), now) | {
         "dead_at": now,
         "dead_key": dead_key(job.queue, job.job_id),
         "expires_at": now + RETENTION[State.DEAD],

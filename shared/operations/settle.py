@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.domain.describe import safe_text
 from shared.domain.failures import classify
-from shared.domain.job import MAX_CHECKPOINT_BYTES, MESSAGE_CUT, RETENTION, Job, as_stored, due_key
+from shared.domain.job import MAX_CHECKPOINT_BYTES, MESSAGE_CUT, RETENTION, Job, due_key
 from shared.domain.lease import Lease
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Die, Failure, Retry, WaitOut, judge
@@ -30,22 +30,20 @@ from shared.domain.states import (
     Transition,
 )
 from shared.domain.waits import leaves_its_message, shortest_defer
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, StoreUnavailable, TransientFailure
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotDone, TransientFailure
 from shared.jobs import JobType
 from shared.operations.acquire import ONE_CALL
 from shared.operations.batch import come_back
 from shared.operations.endings import cancel_changes
 from shared.operations.history import dead_changes, error_changes, record_run
+from shared.operations.insist import INSIST_MARGIN, insist
 from shared.operations.progress import RunHandle
 from shared.ports import Measured, Message
 
 if TYPE_CHECKING:
     from shared.operations.run import WorkerPorts
 
-
-INSIST_EVERY = timedelta(milliseconds=500)
-INSIST_MARGIN = timedelta(seconds=2)
-"""Of the lease: no try begins later."""
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -108,6 +106,7 @@ class Settlement:
     def fail(self, error: BaseException, no_sooner: timedelta = timedelta()) -> Outcome:
         """The attempt failed: retry, wait out, or stop, as judge() says."""
         now = self.ports.clock.now()
+        error = error.failure if isinstance(error, NotDone) else error  # said outside an effect, where it means nothing
         failure = replace(classify(error, now), no_sooner=no_sooner)
         match judge(failure, self.job, self.job_type.policy, now, self.ports.dice()):
             case Retry(at, failure):
@@ -150,7 +149,7 @@ class Settlement:
 
     def cancel(self) -> Outcome:
         """Stop on request."""
-        found = self.ports.store.get(self.job.job_id) or self.job
+        found = self._insist(lambda: self.ports.store.get(self.job.job_id)) or self.job
         self._apply(CANCEL_RUNNING, cancel_changes(found.cancel_request or {}, self.ports.clock.now()))
         return self._ended(Outcome.CANCELLED, State.CANCELLED)
 
@@ -181,7 +180,7 @@ class Settlement:
 
     def _cancel_if_asked(self, refused: MoveRefused) -> Outcome:
         """Asked to stop where it would have gone on: cancel. Anything else that refuses is a lost lease."""
-        if refused.found is None or not self._is_mine(refused.found) or refused.found.cancel_request is None:
+        if refused.found is None or not self.lease.is_of(refused.found) or refused.found.cancel_request is None:
             raise refused
         return self.cancel()
 
@@ -225,30 +224,20 @@ class Settlement:
     def _apply(
         self, move: Transition, changes: dict[str, Any], *, progress: bool = True, checkpoint: Any = None
     ) -> Job:
-        changes = {name: as_stored(name, value) for name, value in changes.items()}
         latest = {"progress": self.handle.latest} if progress and self.handle.latest is not None else {}
         seen = self.lease.seen(checkpoint)
         try:
             return self._insist(lambda: self.ports.store.apply(self.job.job_id, move, seen, **changes, **latest))
         except MoveRefused as e:
-            if e.found is not None and self._is_mine(e.found):
-                if all(getattr(e.found, name) == value for name, value in changes.items() if name not in move.first):
-                    return e.found  # our own write, repeated after a lost answer
+            if e.found is not None and self.lease.landed(e.found, move, changes):
+                return e.found
+            if self.lease.is_of(e.found):
                 raise
             raise LeaseLost(self.job.job_id, move.name, e.found) from e
 
-    def _insist(self, write: Callable[[], Job]) -> Job:
-        """Repeat the write while the table does not answer and the lease lasts: given up, the run would pass for one
-        whose worker vanished, and after two of those a healthy job is dead as `stalled`.
-        """
-        while True:
-            try:
-                return write()
-            except StoreUnavailable as e:
-                if not self._may_insist():
-                    raise
-                self.ports.log.event("end-not-recorded", level="warning", job=self.job.job_id, error=e)
-                self.ports.pause(INSIST_EVERY)
+    def _insist(self, call: Callable[[], T]) -> T:
+        """Given up, the run would pass for one whose worker vanished: after two of those a healthy job is `stalled`."""
+        return insist(call, self._may_insist, self.job.job_id, self.ports)
 
     def _may_insist(self) -> bool:
         ends_at = self.handle.lease_expires_at
@@ -256,9 +245,6 @@ class Settlement:
         if self.hung or self.hurried():
             return False
         return left > INSIST_MARGIN and self.ports.time_left() > ONE_CALL
-
-    def _is_mine(self, found: Job) -> bool:
-        return found.run == self.lease.run and found.holder == self.lease.holder
 
     def _checkpoint_fault(self, checkpoint: Mapping[str, Any]) -> str:
         try:

@@ -53,7 +53,7 @@ class Cloud:
     orphans: list[str] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
     happened: set[str] = field(default_factory=set)
-    provider: Provider = field(default_factory=Provider)
+    provider: Provider = field(init=False)
     over: threading.Event = field(default_factory=threading.Event)
     streamed: int = 0
     sent: int = 0
@@ -65,6 +65,7 @@ class Cloud:
         self.world = World(handler=lambda payload, run: handler(self, run), queue=self.kind.queue)
         self.world.deadline = self.kind.deadline
         self.store, self.clock = self.world.store, self.world.clock
+        self.provider = Provider(self.store.get)
 
     def first(self, what: str) -> bool:
         """True once per history: what happens to a job is not repeated for its next run."""

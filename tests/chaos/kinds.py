@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.domain.job import MAX_EFFECTS, RETENTION, Job
+from shared.domain.lease import as_found
 from shared.domain.outcome import Alert
 from shared.domain.retry import DEFAULT_POLICY, FailureClass
 from shared.domain.run import Cancel, Continue, Defer
-from shared.domain.states import LEASE, State
-from shared.errors import DeterministicFailure, KeyReused, MoveRefused, StoreUnavailable, TransientFailure
+from shared.domain.states import (
+    ERASE_EFFECT,
+    FINISH_EFFECT,
+    LEASE,
+    RECLAIM,
+    START_EFFECT,
+    START_EFFECT_AT_MOST_ONCE,
+    State,
+)
+from shared.errors import DeterministicFailure, KeyReused, MoveRefused, NotDone, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.redrive import cancel, replay
 from shared.operations.relay import OutboxRecord
@@ -201,6 +210,17 @@ def two_effects(cloud: Cloud, run: Any) -> None:
 
 def at_most_once(cloud: Cloud, run: Any) -> None:
     run.once("notify-bank", cloud.provider.do("notify-bank", run), at_most_once=True)
+
+
+def refused_at_first(cloud: Cloud, run: Any) -> None:
+    """The provider does not do it, and says so."""
+
+    def do() -> str:
+        if cloud.first("refused by the bank"):
+            raise NotDone(TransientFailure("closed"))
+        return cloud.provider.do("notify-bank", run)()
+
+    run.once("notify-bank", do, at_most_once=True)
 
 
 def too_many_effects(cloud: Cloud, run: Any) -> None:
@@ -517,20 +537,61 @@ def dies_before_the_move(cloud: Cloud, lane: str) -> str:
     return LANE if cloud.worker_deaths else "emails.high"
 
 
-class AnswerLost:
-    """The table as one worker reached it: its first lease lands, and the answer does not come."""
+LANDED_AFTER = timedelta(seconds=40)
+"""Longer than a lease."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+
+class Spoilt:
+    """The table as one worker reaches it: the first call of each of these moves comes out otherwise."""
+
+    def __init__(self, cloud: Cloud, how: Callable[[Cloud, Callable[[], Job]], Job], moves: tuple[Any, ...]) -> None:
+        self._cloud, self._how, self._moves = cloud, how, moves
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cloud.store, name)
 
     def apply(self, job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        after = self._cloud.store.apply(job_id, move, seen, **changes)
-        if move is LEASE and self._cloud.first("answer lost"):
-            raise StoreUnavailable("timed out after it landed")
-        return after
+        call = lambda: self._cloud.store.apply(job_id, move, seen, **changes)  # noqa: E731
+        if move in self._moves and self._cloud.first(f"spoilt {move.name}"):
+            return self._how(self._cloud, call)
+        return call()
+
+
+def spoilt(how: Callable[[Cloud, Callable[[], Job]], Job], *moves: Any) -> Callable[[Cloud], Any]:
+    return lambda cloud: Spoilt(cloud, how, moves)
+
+
+def throttled(cloud: Cloud, call: Callable[[], Job]) -> Job:
+    raise StoreUnavailable("throttled")
+
+
+def answer_lost(cloud: Cloud, call: Callable[[], Job]) -> Job:
+    call()
+    raise StoreUnavailable("timed out after it landed")
+
+
+def answered_late(cloud: Cloud, call: Callable[[], Job]) -> Job:
+    after = call()
+    cloud.clock.forward(LANDED_AFTER)
+    return after
+
+
+def repeated_after_a_takeover(cloud: Cloud, call: Callable[[], Job]) -> Job:
+    """By the SDK; meanwhile the message came back, and another worker has the job, or has done it."""
+    call()
+    cloud.clock.forward(LANDED_AFTER)
+    cloud.deliver(cloud.queue[:1])
+    return call()
+
+
+def repeated_beside_another(cloud: Cloud, call: Callable[[], Job]) -> Job:
+    """The same, and the other worker stands before its own effect, or dies there."""
+    job = call()
+    cloud.clock.forward(LANDED_AFTER)
+    now = cloud.clock.now()
+    theirs = {"lease_expires_at": now + LANDED_AFTER, "started_at": now, "code_version": "abc1234"}
+    cloud.store.apply(job.job_id, RECLAIM, as_found(job, now), holder="another", **theirs)
+    return call()
 
 
 class Away:
@@ -578,7 +639,8 @@ def no_time_for_suspects(cloud: Cloud) -> Callable[[], timedelta]:
 EXPIRED, TOO_OLD = frozenset({State.EXPIRED}), frozenset({Alert.EXPIRED})
 CANCELLED, DEAD = frozenset({State.CANCELLED}), frozenset({State.DEAD})
 STALLED, NEVER_RAN = frozenset({FailureClass.STALLED}), frozenset({FailureClass.NEVER_RAN})
-DETERMINISTIC = frozenset({FailureClass.DETERMINISTIC})
+DETERMINISTIC, UNKNOWN = frozenset({FailureClass.DETERMINISTIC}), frozenset({FailureClass.UNKNOWN_OUTCOME})
+EFFECT_WRITES = (START_EFFECT, START_EFFECT_AT_MOST_ONCE, FINISH_EFFECT, ERASE_EFFECT)
 COMPLETED_OR_DEAD = frozenset({State.COMPLETED, State.DEAD})
 AWAY = timedelta(minutes=40)
 LONG_LIVED = lambda cloud: post(cloud, request(max_age=timedelta(days=10)))  # noqa: E731
@@ -588,9 +650,7 @@ KINDS: Mapping[str, Kind] = {
     "no effect": Kind(handler=works),
     "one effect": Kind(handler=one_effect),
     "two effects": Kind(handler=two_effects),
-    "at-most-once effect": Kind(
-        handler=at_most_once, ends=COMPLETED_OR_DEAD, dead_as=frozenset({FailureClass.UNKNOWN_OUTCOME})
-    ),
+    "at-most-once effect": Kind(handler=at_most_once, ends=COMPLETED_OR_DEAD, dead_as=UNKNOWN),
     "effect raises": Kind(handler=effect_raises),
     "too many effects": Kind(handler=too_many_effects, ends=DEAD, dead_as=DETERMINISTIC),
     "large payload": Kind(handler=works, begin=lambda cloud: post(cloud, request(month=LARGE))),
@@ -642,7 +702,37 @@ KINDS: Mapping[str, Kind] = {
     "moved to the DLQ unrun": Kind(handler=works, meanwhile=moved_unrun, ends=COMPLETED_OR_DEAD, dead_as=NEVER_RAN),
     "moved to the DLQ, worker dead": Kind(handler=moved_away_then_worker_dies, ends=COMPLETED_OR_DEAD, dead_as=STALLED),
     "second delivery": Kind(handler=delivered_a_second_time),
-    "lease answer lost": Kind(handler=one_effect, store=AnswerLost),
+    "lease answer lost": Kind(handler=one_effect, store=spoilt(answer_lost, LEASE)),
+    "lease answered late": Kind(handler=one_effect, store=spoilt(answered_late, LEASE)),
+    "lease repeated after a takeover": Kind(
+        handler=one_effect, store=spoilt(repeated_after_a_takeover, LEASE), ends=COMPLETED_OR_DEAD, dead_as=STALLED
+    ),
+    "effect answers lost": Kind(handler=two_effects, store=spoilt(answer_lost, *EFFECT_WRITES)),
+    "effect writes throttled": Kind(handler=two_effects, store=spoilt(throttled, *EFFECT_WRITES)),
+    "effect raises, its erase throttled": Kind(handler=effect_raises, store=spoilt(throttled, ERASE_EFFECT)),
+    "effect raises, the answer to its erase lost": Kind(handler=effect_raises, store=spoilt(answer_lost, ERASE_EFFECT)),
+    "effect answers lost, at most once": Kind(
+        handler=at_most_once, store=spoilt(answer_lost, *EFFECT_WRITES), ends=COMPLETED_OR_DEAD, dead_as=UNKNOWN
+    ),
+    "effect start answered late": Kind(
+        handler=one_effect, store=spoilt(answered_late, START_EFFECT), ends=COMPLETED_OR_DEAD, dead_as=STALLED
+    ),
+    "effect start answered late, at most once": Kind(
+        handler=at_most_once,
+        store=spoilt(answered_late, START_EFFECT_AT_MOST_ONCE),
+        ends=COMPLETED_OR_DEAD,
+        dead_as=STALLED | UNKNOWN,
+    ),
+    "effect start repeated after a takeover": Kind(
+        handler=one_effect,
+        store=spoilt(repeated_after_a_takeover, START_EFFECT),
+        ends=COMPLETED_OR_DEAD,
+        dead_as=STALLED,
+    ),
+    "effect start repeated, the job taken over": Kind(
+        handler=one_effect, store=spoilt(repeated_beside_another, START_EFFECT), ends=COMPLETED_OR_DEAD, dead_as=STALLED
+    ),
+    "at-most-once effect not done": Kind(handler=refused_at_first, ends=COMPLETED_OR_DEAD, dead_as=UNKNOWN),
     "type not known yet": Kind(handler=works, known=lambda cloud: not cloud.first("not known yet")),
     "no time left": Kind(handler=works, time_left=no_time_at_first),
     "suspect without room": Kind(handler=worker_dies_once, time_left=no_time_for_suspects),

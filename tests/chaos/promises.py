@@ -26,6 +26,7 @@ def check(cloud: Cloud) -> None:
         true = [copy for copy in copies if copy.dead_letter_mark and copy.dispatch == job.dispatch]
         assert copies == true, f"the DLQ holds what is not true: {copies}"
         assert bool(true) == (job.state is State.DEAD), f"{len(true)} copies of a {job.state} job"
+    assert not cloud.provider.strays, f"begun by a run that had lost its job: {cloud.provider.strays}"
     assert not cloud.queue, "no message lives on for a final job"
     took = cloud.clock.now() - NOW
     assert cloud.kind.within is None or took <= cloud.kind.within, f"ended after {took}"

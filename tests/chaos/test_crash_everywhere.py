@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from shared import ports
+from shared.adapters.effects import EffectStore
 from shared.adapters.memory import MemoryJobStore
 from shared.domain import moves
 from shared.domain.outcome import Outcome
 from shared.domain.repair import Fate
-from shared.domain.states import REROUTE, RESTED, EffectFree
+from shared.domain.states import REROUTE, RESTED, EffectFree, State
 from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import PayloadMissing
 from shared.operations import acquire
@@ -263,6 +264,49 @@ def test_a_job_that_two_versions_send_back_and_forth_is_found(monkeypatch: pytes
     monkeypatch.setattr("shared.operations.reroute.REROUTE", restless)
     with pytest.raises(AssertionError, match="not ended after"):
         check(history("each version on the other's lane", Strike()))
+
+
+def test_a_stale_worker_that_begins_an_effect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a start for its own by the number of its run, whoever has the record by then."""
+    plain = EffectStore._refused
+
+    def refused(self: EffectStore, refusal: Any, data_record: Any) -> None:
+        effect = refusal.found.effects.get(self._guarded.name)
+        if effect is None or effect.run != self._guarded.lease.run:
+            plain(self, refusal, data_record)
+
+    monkeypatch.setattr(EffectStore, "_refused", refused)
+    with pytest.raises(AssertionError):
+        check(history("effect start repeated, the job taken over", Strike()))
+
+
+UNANSWERED = ("effect answers lost", "effect answers lost, at most once", "effect writes throttled")
+
+
+@pytest.mark.parametrize("kind", UNANSWERED)
+def test_writes_of_an_effect_that_were_not_answered_cost_no_attempt_and_repeat_nothing(kind: str) -> None:
+    _costs_nothing(history(kind, Strike()))
+
+
+def _costs_nothing(cloud: Cloud) -> None:
+    (job,) = cloud.jobs
+    assert (job.state, job.attempts) == (State.COMPLETED, 1)
+    assert len(cloud.provider.calls) == len(job.effects)
+
+
+@pytest.mark.parametrize("kind", UNANSWERED)
+def test_an_effect_that_does_not_insist_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.operations.progress.insist", lambda call, *_: call())
+    with pytest.raises(AssertionError):
+        _costs_nothing(history(kind, Strike()))
+
+
+def test_an_at_most_once_effect_that_stays_begun_though_it_was_not_done_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EffectStore, "delete_record", lambda *_: None)
+    with pytest.raises(AssertionError):
+        check(history("at-most-once effect not done", Strike()))
 
 
 def _without(holds: Callable[..., bool], kind: type) -> Callable[..., bool]:

@@ -57,7 +57,8 @@ def not_at_an_end(evidence: Evidence) -> Found:
 def at_the_wrong_end(evidence: Evidence) -> Found:
     for job, kind in _ended(evidence):
         wanted = (job.state, job.error_code if kind.error_code else None) == (kind.ends, kind.error_code)
-        if not wanted and not stalled_with_cause(job, evidence) and not unknown_outcome(job, kind):
+        unknown = unknown_outcome(job, kind) and evidence.vanished(job.job_id) > 0
+        if not wanted and not stalled_with_cause(job, evidence) and not unknown:
             why = f"{job.error_class}/{job.error_code}: {job.error_message}"
             yield (
                 job.job_id,
@@ -91,9 +92,22 @@ def effects_twice_in_a_run(evidence: Evidence) -> Found:
             yield job_id, f"effect {effect!r} called {times} times by run {evidence.ledger.run_of(mark)}"
 
 
+def effects_again_without_cause(evidence: Evidence) -> Found:
+    """What AWS does to the record of an effect costs time, not the effect: that is insisted on."""
+    by_effect: dict[tuple[str, str], set[str]] = {}
+    for call in evidence.ledger.calls:
+        by_effect.setdefault((call.job_id, call.effect), set()).add(call.mark)
+    for (job_id, effect), marks in by_effect.items():
+        last = max(evidence.ledger.run_of(mark) or 0 for mark in marks)
+        for start in evidence.starts_of(job_id):
+            unharmed = start.mark in evidence.ledger.ends and not evidence.hit(start)
+            if start.mark in marks and start.run < last and unharmed:
+                yield job_id, f"effect {effect!r} called again after run {start.run}, which nobody killed"
+
+
 def at_most_once_effects(evidence: Evidence) -> Found:
     for job, kind in _ended(evidence):
-        for name in kind.effects if kind.at_most_once else ():
+        for name in kind.at_most_once:
             calls = sum((call.job_id, call.effect) == (job.job_id, name) for call in evidence.ledger.calls)
             effect = job.effects.get(name)
             if calls > 1:
@@ -160,6 +174,7 @@ PROMISES: dict[str, Callable[[Evidence], Found]] = {
     "a completed job has all its effects": effects_missing,
     "a recorded effect is never called again": effects_after_their_record,
     "one run calls an effect once": effects_twice_in_a_run,
+    "an effect done by a run that nobody killed is done": effects_again_without_cause,
     "an at-most-once effect is called once, or a human hears of it": at_most_once_effects,
     "a job that kills its worker is stopped": poison_started_too_often,
     "no message outlives its job": messages_of_final_jobs,
@@ -185,6 +200,5 @@ def stalled_with_cause(job: Job, evidence: Evidence) -> bool:
 
 def unknown_outcome(job: Job, kind: Kind) -> bool:
     """An at-most-once effect began and never said how it ended, so its job waits for a human."""
-    left = any(job.effects[n].status != EFFECT_COMPLETED for n in kind.effects if n in job.effects)
-    unknown = job.state is State.DEAD and job.error_class == FailureClass.UNKNOWN_OUTCOME
-    return kind.at_most_once and left and unknown
+    left = any(job.effects[n].status != EFFECT_COMPLETED for n in kind.at_most_once if n in job.effects)
+    return left and job.state is State.DEAD and job.error_class == FailureClass.UNKNOWN_OUTCOME

@@ -39,6 +39,11 @@ class Evidence:
         poison = [self._last_sign(start.pid)] if start.pid in self._poisoned else []
         return min([*kills, *poison], default=None)
 
+    def hit(self, start: Start) -> bool:
+        """Whether its process was killed while this run was current: in its handler, or between that and its record."""
+        seen = {(hit.job_id, hit.run) for kill in self.kills for hit in kill.interrupted}
+        return (start.job_id, start.run) in seen
+
     def vanished(self, job_id: str) -> int:
         """How many runs of a job ended without a word: killed in their handler, or between lease and handler."""
         began = self.starts_of(job_id)

@@ -20,12 +20,19 @@ from local.processes import end, start, undisturbed
 
 Rule = Mapping[str, Any]
 
+EFFECTS = "effects"
 REFUSED, ABORTED, LOST = "refused", "aborted", "answer-lost"
 USUAL = {REFUSED: 0.03, ABORTED: 0.02, LOST: 0.04}
 """Of each call. The SDK tries three times, so such faults alone hardly ever reach our code …"""
 
 SQUALL = {REFUSED: 0.35, ABORTED: 0.2, LOST: 0.45}
 """… so now and then, for a moment, most calls fail, and what they fail with is what the code must live with."""
+
+EFFECT = {REFUSED: 0.3, ABORTED: 0.1, LOST: 0.3}
+"""Of each write about an effect, all the time: a third of them fail in all three tries."""
+
+_ABOUT_AN_EFFECT: Rule = {"operation": "UpdateItem", "body": 'ExpressionAttributeNames."#effect_name"'}
+"""The name that adapters/expressions.py gives the entry."""
 
 SQUALL_SECONDS, LULL_SECONDS = 1.2, (4.0, 9.0)
 REFUSALS = {
@@ -38,14 +45,20 @@ START_SECONDS = 15.0
 
 def rules(odds: Mapping[str, float]) -> list[Rule]:
     """Per service a refusal, a connection aborted before the call was passed on, and an answer lost after it took
-    effect. The proxy asks them in turn, so each is made as likely as it is meant to be.
+    effect; the same for each write about an effect, more often. The proxy asks them in turn, so each is made as likely
+    as it is meant to be.
     """
+    of_effects = _of_service("dynamodb", EFFECT, _ABOUT_AN_EFFECT)
+    return [*of_effects, *(rule for service in REFUSALS for rule in _of_service(service, odds, {}))]
+
+
+def _of_service(service: str, odds: Mapping[str, float], which: Rule) -> list[Rule]:
     written: list[Rule] = []
-    for service, refusal in REFUSALS.items():
-        left = 1.0
-        for kind, probability in odds.items():
-            written.append({"service": service, "probability": probability / left, **_effect(kind, refusal)})
-            left -= probability
+    left = 1.0
+    for kind, probability in odds.items():
+        what = _effect(kind, REFUSALS[service])
+        written.append({"service": service, "probability": probability / left, **which, **what})
+        left -= probability
     return written
 
 
@@ -62,7 +75,7 @@ class Faults:
     """A running proxy."""
 
     def __init__(self, port: int) -> None:
-        self.port = port
+        self.port, self._of_effects = port, set[int]()
 
     @property
     def url(self) -> str:
@@ -71,13 +84,17 @@ class Faults:
 
     def set_rules(self, to: Sequence[Rule]) -> None:
         """From now on these and no others."""
-        self._ask("POST", "rules", to)
+        set_ = self._ask("POST", "rules", to)
+        self._of_effects |= {rule["id"] for rule in set_ if "body" in rule}
 
     def fired(self) -> Counter[str]:
-        """What was done since the last question, by service and kind: "dynamodb answer-lost"."""
+        """What was done since the last question, by service and kind: "dynamodb answer-lost", "effects refused"."""
         events = self._ask("GET", "fired?limit=100000")
         self._ask("DELETE", "fired")
-        return Counter(f"{event['service']} {_kind(event['action'])}" for event in events)
+        return Counter(f"{self._of(event)} {_kind(event['action'])}" for event in events)
+
+    def _of(self, event: Mapping[str, Any]) -> str:
+        return EFFECTS if event["rule_id"] in self._of_effects else str(event["service"])
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tests.crash import sight
 from tests.crash.checks import Broken, check
 from tests.crash.evidence import Evidence
+from tests.crash.faults import EFFECTS, REFUSALS
 from tests.crash.ledger import Ledger
 from tests.crash.phases import Ran
 from tests.crash.report import Result, slowest, table
@@ -65,8 +66,9 @@ def _result(ran: Ran, others: set[str], ledger: Ledger, sweeping: Sweeping, clou
     slow = [Broken(IN_TIME, *found) for found in late(again, handover(evidence))] if ran.phase.keeps_time else []
     if ran.phase.kills and not again:
         slow.append(Broken(STRUCK, "-", "no kill interrupted a job that started again: this run shows nothing"))
-    if ran.phase.faults and not sum(ran.fired.values()):
-        slow.append(Broken(STRUCK, "-", "no answer of AWS was spoiled: this run shows nothing"))
+    wanted = (EFFECTS, *REFUSALS) if ran.phase.faults else ()
+    unspoiled = [which for which in wanted if not any(name.startswith(which) for name in ran.fired)]
+    slow += [Broken(STRUCK, "-", f"no answer about {which} was spoiled: this run shows nothing") for which in unspoiled]
     repairs = str(dict(sweeping.counted(ran.begun, ran.over)))
     return Result(ran=ran, broken=[*check(evidence), *slow], takeovers=again, repairs=repairs, evidence=evidence)
 

@@ -13,11 +13,14 @@ from shared.domain.states import State
 SHORTEST, USUAL, LONGEST = 0.2, 1.0, 6.0
 ORDERING_KEYS = ("north", "south", "east", "west")
 TENANTS = (None, "acme-eu", "acme-us")
+PARTS = ("part-1", "part-2", "part-3", "part-4", "part-5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A job type of the crash test. share: of the jobs · effects: by name, all of which a completed job has done."""
+    """A job type of the crash test. share: of the jobs · effects: by name, all of which a completed job has done ·
+    at_most_once: those of them that are.
+    """
 
     type: str
     queue: str
@@ -25,7 +28,7 @@ class Kind:
     effects: tuple[str, ...]
     ends: State = State.COMPLETED
     error_code: str | None = None
-    at_most_once: bool = False
+    at_most_once: tuple[str, ...] = ()
     poison: bool = False
     ordered: bool = False
 
@@ -33,7 +36,10 @@ class Kind:
 KINDS = (
     Kind(type="crash-plain", queue="emails.high", share=28, effects=("charge",)),
     Kind(type="crash-pair", queue="emails.bulk", share=14, effects=("reserve", "charge")),
-    Kind(type="crash-once", queue="thumbnails", share=14, effects=("pay",), at_most_once=True),
+    Kind(type="crash-once", queue="thumbnails", share=14, effects=("pay",), at_most_once=("pay",)),
+    Kind(
+        type="crash-effects", queue="emails.bulk", share=16, effects=(*PARTS, "wire"), at_most_once=("wire",)
+    ),
     Kind(type="crash-flaky", queue="emails.bulk", share=10, effects=("charge",)),
     Kind(type="crash-steps", queue="exports.month-end", share=10, effects=("step-1", "step-2", "step-3")),
     Kind(type="crash-waits", queue="thumbnails", share=8, effects=("enter",)),

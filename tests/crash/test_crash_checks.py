@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from shared.adapters.expressions import Expression
 from shared.domain.job import EFFECT_STARTED, Effect
 from shared.domain.lease import REDELIVERY_MARGIN
 from shared.domain.retry import FailureClass
-from shared.domain.states import State
+from shared.domain.states import START_EFFECT, Seen, State
 from tests.builders import NOW
 from tests.crash.checks import PROMISES, check
 from tests.crash.faults import SQUALL, USUAL, rules
@@ -112,7 +113,15 @@ def effect_called_by_a_later_run(story: Story) -> set[str]:
     job_id = story.completed()
     story.ran(job_id, 2, effects=("charge",))
     story.record(job_id, run=2)
-    return {"a recorded effect is never called again"}
+    return {"a recorded effect is never called again", "an effect done by a run that nobody killed is done"}
+
+
+def effect_done_again(story: Story) -> set[str]:
+    job_id = story.accepted(run=2)
+    story.ran(job_id, 1, effects=("charge",))
+    story.ran(job_id, 2, effects=("charge",))
+    story.record(job_id, effects={"charge": done(2)})
+    return {"an effect done by a run that nobody killed is done"}
 
 
 def effect_called_by_nobody_known(story: Story) -> set[str]:
@@ -128,7 +137,8 @@ def effect_called_twice_by_one_run(story: Story) -> set[str]:
 
 def paid_twice(story: Story) -> set[str]:
     job_id = story.accepted("crash-once", run=2)
-    story.ran(job_id, 1, effects=("pay",))
+    mark = story.ran(job_id, 1, pid=7, effects=("pay",))
+    story.killed(7, Interrupted(job_id=job_id, run=1, mark=mark, lease_expires_at=30.0))
     story.ran(job_id, 2, effects=("pay",))
     story.record(job_id, effects={"pay": done(2)})
     return {"an at-most-once effect is called once, or a human hears of it"}
@@ -186,11 +196,11 @@ def run_without_an_end(story: Story) -> set[str]:
 
 
 PLANTED = (
-    lost_record, refused, second_id_under_one_key, record_without_key, unfinished, expired, broken_job_that_completed,
-    stalled_after_one_kill, effect_not_recorded, effect_recorded_and_never_called, effect_called_by_a_later_run,
-    effect_called_by_nobody_known, effect_called_twice_by_one_run, paid_twice, nobody_hears_of_an_unknown_outcome,
-    poison_three_times, stale_dead_letter, unmarked_dead_letter, message_nobody_takes, dead_and_not_in_its_dlq,
-    two_of_one_key, run_without_an_end,
+    lost_record, refused, second_id_under_one_key, record_without_key, unfinished, expired,
+    broken_job_that_completed, stalled_after_one_kill, effect_not_recorded, effect_recorded_and_never_called,
+    effect_called_by_a_later_run, effect_done_again, effect_called_by_nobody_known, effect_called_twice_by_one_run,
+    paid_twice, nobody_hears_of_an_unknown_outcome, poison_three_times, stale_dead_letter, unmarked_dead_letter,
+    message_nobody_takes, dead_and_not_in_its_dlq, two_of_one_key, run_without_an_end,
 )  # fmt: skip
 
 
@@ -223,6 +233,30 @@ def test_an_interrupted_at_most_once_effect_may_wait_for_a_human() -> None:
     story.killed(7)
     story.ran(job_id, 2)
     story.record(job_id, effects={"pay": Effect(status=EFFECT_STARTED, run=1, at=NOW)})
+
+    assert broken(story) == set()
+
+
+def test_an_unknown_outcome_that_no_kill_explains_is_found() -> None:
+    """One throttled answer to the record of a finished effect."""
+    story = Story()
+    unknown = {"state": State.DEAD, "error_class": FailureClass.UNKNOWN_OUTCOME.value, "error_code": "unknown-outcome"}
+    job_id = story.accepted("crash-once", run=2, **unknown)
+    story.in_dead_letters(job_id)
+    story.ran(job_id, 1, effects=("pay",))
+    story.ran(job_id, 2)
+    story.record(job_id, effects={"pay": Effect(status=EFFECT_STARTED, run=1, at=NOW)})
+
+    assert broken(story) == {"every job comes to its own end"}
+
+
+def test_an_effect_may_be_done_again_after_a_kill_before_its_record() -> None:
+    story = Story()
+    job_id = story.accepted(run=2)
+    mark = story.ran(job_id, 1, pid=7, effects=("charge",))
+    story.killed(7, Interrupted(job_id=job_id, run=1, mark=mark, lease_expires_at=30.0))
+    story.ran(job_id, 2, pid=8, effects=("charge",))
+    story.record(job_id, effects={"charge": done(2)})
 
     assert broken(story) == set()
 
@@ -324,6 +358,16 @@ def test_each_fault_is_as_likely_as_it_is_said_to_be_though_rules_are_asked_in_t
     for rule, wanted in zip(written, odds.values(), strict=True):
         assert left * rule["probability"] == pytest.approx(wanted)
         left *= 1 - rule["probability"]
+
+
+def test_writes_about_effects_are_spoiled_more_often_and_before_all_others() -> None:
+    of_effects = [rule for rule in rules(USUAL) if "body" in rule]
+    assert rules(USUAL)[: len(of_effects)] == of_effects
+    expression = Expression()
+    expression.condition(START_EFFECT, Seen(run=1, holder="h", effect="charge"))
+    (named,) = {str(rule["body"]) for rule in of_effects}
+    assert named == 'ExpressionAttributeNames."#effect_name"'
+    assert expression.bound["ExpressionAttributeNames"]["#effect_name"] == "charge"
 
 
 def test_the_same_seed_plans_the_same_jobs_and_every_kind_is_among_them() -> None:

@@ -14,7 +14,15 @@ from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message
 from shared.domain.job import DUE_SHARDS, shard
 from shared.domain.outcome import Alert
 from shared.domain.run import StoredFile
-from shared.errors import KeyReused, MoveRefused, PayloadMissing, RingRefused, StoreUnavailable, TransientFailure
+from shared.errors import (
+    KeyReused,
+    MoveRefused,
+    NotDone,
+    PayloadMissing,
+    RingRefused,
+    StoreUnavailable,
+    TransientFailure,
+)
 from shared.jobs import Ending
 from shared.operations.promote import PromoterPorts, promote_job
 from shared.operations.redrive import OperatorPorts, cancel, replay
@@ -103,16 +111,24 @@ class Acting:
         until = self.world.now + timedelta(seconds=seconds)
         current().wait("handler takes its time", lambda: False, until)
 
-    def effect(self, name: str, *, at_most_once: bool = False, fails: bool = False) -> None:
+    def effect(self, name: str, *, at_most_once: bool = False, fails: bool = False, refused: bool = False) -> None:
+        promises, raised = self.world.promises, list[Exception]()
+
         def call() -> str:
+            promises.effect_begins(self.run, name)
             current().stop(f"about to {name}")
-            self.world.promises.effect_called(self.run.job_id, self.run._lease.run, name, at_most_once=at_most_once)
+            promises.effect_called(self.run.job_id, self.run._lease.run, name, at_most_once, done=not refused)
             current().stop(f"after its {name}")
-            if fails:
-                raise TransientFailure(f"{name} failed")
+            if fails or refused:
+                raised.append(TransientFailure(f"{name} failed"))
+                raise NotDone(raised[0]) if refused else raised[0]
             return f"{name}-reference"
 
-        self.run.once(name, call, at_most_once=at_most_once)
+        try:
+            self.run.once(name, call, at_most_once=at_most_once)
+        except Exception as error:
+            promises.effect_failed(self.run, name, error, raised)
+            raise
 
     def times(self, what: str) -> int:
         key = (self.run.job_id, what)

@@ -8,6 +8,7 @@ from shared.domain.states import FINAL, State
 from tests.histories.plan import Dice
 from tests.histories.promises import OPERATOR
 from tests.histories.sqs import Standing
+from tests.histories.threads import REPEATED
 from tests.histories.world import Action, World
 
 THROTTLED = (1, 2, 6, 25, 85, 450, 700)
@@ -75,7 +76,12 @@ def _thaws(world: World) -> Iterator[Weighted]:
     for process in {thread.process: None for thread in world.threads.values()}:
         frozen = process.frozen_until or any(thread.frozen_until for thread in process.threads)
         if frozen and any(other is not process and other.name[:4] == process.name[:4] for other in at_work):
-            yield 0.5, ("thaw", process.name)
+            yield 3.0 if _repeats(world, process.name) else 0.5, ("thaw", process.name)
+
+
+def _repeats(world: World, name: str) -> bool:
+    """A write of this process has landed and is about to be made once more: what happens in between is what counts."""
+    return any(REPEATED in thread.label for thread in world.threads.values() if thread.process.name == name)
 
 
 def _relay_slot(world: World, shard: int) -> str | None:
@@ -141,7 +147,7 @@ def _process_faults(world: World, dice: Dice) -> Iterator[Weighted]:
         if not thread.can_go(world.now):
             continue
         if thread.faults:
-            weight = 1.0 if "send" in thread.label else 0.25
+            weight = 1.0 if "send" in thread.label or "effect" in thread.label else 0.25
             if "some" in kinds and "send" in thread.label:
                 yield 2.0, ("run", name, "some")
             for fault in ("lost", "unheard", "repeat"):
@@ -154,7 +160,7 @@ def _process_faults(world: World, dice: Dice) -> Iterator[Weighted]:
             yield 0.4, ("kill", name)
         if "freeze" in kinds:
             weight = 0.8 if "worker" in name else 0.3
-            yield weight, ("freeze", name, dice.pick(FROZEN_SECONDS))
+            yield weight * (10 if _repeats(world, name) else 1), ("freeze", name, dice.pick(FROZEN_SECONDS))
 
 
 def _other_faults(world: World, dice: Dice) -> Iterator[Weighted]:

@@ -41,8 +41,8 @@ class Stage(Protocol):
     def sleep(self, seconds: float) -> None:
         """Take time."""
 
-    def effect(self, name: str, *, at_most_once: bool = False, fails: bool = False) -> None:
-        """Call the provider under run.once."""
+    def effect(self, name: str, *, at_most_once: bool = False, fails: bool = False, refused: bool = False) -> None:
+        """Call the provider under run.once. `fails`: it is done, and raises; `refused`: it says that it was not."""
 
     def times(self, what: str) -> int:
         """How often this job has asked so, this time included."""
@@ -106,6 +106,11 @@ def _flaky_effect(stage: Stage, run: Any) -> Ending:
 
 def _flaky_once_only(stage: Stage, run: Any) -> Ending:
     stage.effect("wire", at_most_once=True, fails=stage.times("tries") == 1)
+    return None
+
+
+def _refused_once_only(stage: Stage, run: Any) -> Ending:
+    stage.effect("wire", at_most_once=True, refused=stage.times("tries") == 1)
     return None
 
 
@@ -215,6 +220,7 @@ KINDS: Mapping[str, Kind] = {
     "flaky": Kind(behave=_flaky, effects=_CHARGE),
     "flaky-effect": Kind(behave=_flaky_effect, effects=_CHARGE),
     "flaky-once-only": Kind(behave=_flaky_once_only, ends=_DEAD, dies=frozenset({FailureClass.UNKNOWN_OUTCOME})),
+    "refused-once-only": Kind(behave=_refused_once_only, effects=("wire",)),
     "patient": Kind(behave=_patient, effects=_CHARGE),
     "hopeless": Kind(behave=_hopeless, ends=_DEAD, dies=frozenset({FailureClass.TRANSIENT})),
     "broken": Kind(behave=_broken, ends=_DEAD, dies=frozenset({FailureClass.DETERMINISTIC})),

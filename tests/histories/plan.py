@@ -115,15 +115,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Focus:
-    """What histories are to be about, where it is not everything. `acts`: of operators, at least; `old`: how likely
-    some workers have an older code version; `days` may pass; `age`: the jobs' longest, in seconds; `moves`: how likely
-    a type moves to another lane.
+    """What histories are to be about, where it is not everything. `acts`: of operators, `budget`: of faults, at least;
+    `old`: how likely some workers have an older code version; `days` may pass; `age`: the jobs' longest, in seconds;
+    `moves`: how likely a type moves to another lane.
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
     lanes: tuple[str, ...] | None = None
     faults: tuple[str, ...] | None = None
     acts: int = 0
+    budget: int = 0
     old: float = 0.25
     days: bool = False
     moves: float = 0.1
@@ -172,7 +173,7 @@ def draw(seed: int, focus: Focus = EVERYTHING) -> Plan:
         old_receipts=dice.chance(0.5),
         skew_ms=dice.pick((0, 0, 900, 990)) if focus.skew_ms is None else focus.skew_ms,
         steps=40 + dice.below(160),
-        budget=dice.weighted([(1.0, 0), (2.0, 1), (3.0, 2), (3.0, 4), (2.0, 8)]),
+        budget=max(dice.weighted([(1.0, 0), (2.0, 1), (3.0, 2), (3.0, 4), (2.0, 8)]), focus.budget),
         acts=max(dice.weighted([(4.0, 0), (2.0, 1), (2.0, 3), (1.0, 6)]), focus.acts),
         faults=focus.faults or faults,
         fault_weight=dice.pick((0.5, 1.0, 1.0, 3.0)),

@@ -14,13 +14,14 @@ from shared.adapters.effects import EffectStore
 from shared.adapters.memory import MemoryJobStore
 from shared.adapters.sqs import SqsDoorbell
 from shared.domain import lease, outcome, repair, states
+from shared.domain.job import EFFECT_STARTED
 from shared.domain.lease import Next
 from shared.domain.outcome import Alert, Outcome
 from shared.domain.repair import Fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
 from shared.domain.waits import leaves_its_message
-from shared.operations import acquire, batch, endings, relay, run, settle, sweep
+from shared.operations import acquire, batch, endings, progress, relay, run, settle, sweep
 from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
 from shared.queues import Queue
@@ -93,8 +94,41 @@ def _parks_by_any(found: Any, **seen: Any) -> Fate:
     return repair.fate(found, **(seen | {"dispatch": seen["dispatch"] if found is None else found.dispatch}))
 
 
-def _erases_always(self: Any, data_record: Any) -> None:
-    self._apply_or_lost(states.ERASE_EFFECT)
+def _erases_always(self: Any, data: Any, exception: Exception) -> None:
+    super(EffectStore, self).delete_record(data, exception)
+
+
+def _erases_no_at_most_once(self: Any, data: Any, exception: Exception) -> None:
+    if not self._guarded.at_most_once:
+        super(EffectStore, self).delete_record(data, exception)
+
+
+def _erases_or_raises(self: Any, data_record: Any) -> None:
+    self._write_or_lost(states.ERASE_EFFECT)
+
+
+def _own_by_its_run(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A start is our own wherever it stands under our run."""
+
+    def refused(self: Any, refusal: Any, data_record: Any) -> None:
+        effect = None if refusal.found is None else refusal.found.effects.get(self._guarded.name)
+        started = effect is not None and effect.status == EFFECT_STARTED
+        if not (started and effect.run == self._guarded.lease.run and not self._guarded.open):
+            real(self, refusal, data_record)
+
+    return refused
+
+
+def _called_though_closed(self: Any, name: str, fn: Callable[[], Any]) -> Any:
+    return fn()
+
+
+def _tries_once(call: Callable[[], Any], may_go_on: Any, job_id: str, ports: Any) -> Any:
+    return call()
+
+
+def _whatever_the_time(self: Any, found: Any, now: Any) -> bool:
+    return bool(self.is_of(found))
 
 
 def _completes_first(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +213,9 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"acknowledge"}), lambda stack: _instead(run, "_execute", _completes_first(run._execute))(stack)
     ),
     "a worker that lost its lease may complete": Planted(
-        frozenset({"fence"}), _row(S.COMPLETE, guards=()), Focus(kinds=("plain", "one"), faults=("freeze",))
+        frozenset({"fence"}),
+        _row(S.COMPLETE, guards=()),
+        Focus(kinds=("plain", "one"), lanes=(STANDARD,), faults=("freeze", "copy")),
     ),
     "an effect is recorded by a worker that lost its lease": Planted(
         frozenset({"fence"}), _row(S.FINISH_EFFECT, guards=()), Focus(kinds=("one", "two"), faults=("freeze",))
@@ -189,7 +225,32 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"at-most-once"}), _row(S.START_EFFECT_AT_MOST_ONCE, guards=S.START_EFFECT.guards)
     ),
     "a failed at-most-once effect is erased": Planted(
-        frozenset({"at-most-once"}), _instead(EffectStore, "_delete_record", _erases_always)
+        frozenset({"at-most-once"}), _instead(EffectStore, "delete_record", _erases_always)
+    ),
+    "an at-most-once effect that was not done stays begun": Planted(
+        frozenset({"explained"}), _instead(EffectStore, "delete_record", _erases_no_at_most_once)
+    ),
+    "a start is a worker's own by its run alone": Planted(
+        frozenset({"begin"}),
+        _both(
+            _instead(EffectStore, "_refused", _own_by_its_run(EffectStore._refused)),
+            _instead(progress.RunHandle, "_called", _called_though_closed),
+        ),
+        Focus(kinds=("one",), lanes=(STANDARD,), faults=("repeat", "freeze", "copy"), budget=8, old=0.0),
+    ),
+    "a worker begins what it has started after its lease's end": Planted(
+        frozenset({"begin", "late"}),
+        _instead(lease.Lease, "lasts", _whatever_the_time),
+        Focus(kinds=("one", "two", "once-only"), faults=("repeat", "freeze")),
+    ),
+    "effects do not insist": Planted(frozenset({"insist"}), _instead(progress, "insist", _tries_once)),
+    "an erase that was not answered hides why the effect failed": Planted(
+        frozenset({"reason"}),
+        _both(
+            _instead(progress, "insist", _tries_once),
+            _instead(EffectStore, "_delete_record", _erases_or_raises),
+        ),
+        Focus(kinds=("flaky-effect",), faults=("lost", "unheard")),
     ),
     "the relay marks what SQS did not take": Planted(
         frozenset({"outbox"}),

@@ -13,6 +13,8 @@ from shared.domain.doorbell import parse
 from shared.domain.job import Job
 from shared.domain.outcome import Alert
 from shared.domain.states import DEFAULT_STALL_LIMIT, FINAL, TABLE, Seen, State, Transition
+from shared.errors import MoveRefused, StoreUnavailable
+from shared.operations.insist import INSIST_MARGIN
 from shared.queues import QUEUES, Queue
 from tests.histories.kinds import KINDS, Kinds
 from tests.histories.lives import Broken, Handling, Life, Run, record
@@ -249,6 +251,11 @@ class Promises:
         run.started = True
         handling = Handling(run.number, handle, current().process)
         self._by_itself(run, handling)
+        late = handle.lease_expires_at <= handling.process.world.now + handling.process.skew
+        on_its_way = not life.kind.large  # a large payload is read after the lease
+        self.hold(
+            "late", not (on_its_way and (late or not self._holds(handle))), lambda: f"run {run.number} starts late"
+        )
         life.handlings.append(handling)
         self.look(handle.job_id)
         return handling
@@ -272,8 +279,20 @@ class Promises:
         inside = [one for one in life.handlings if one.holds_the_job]
         self.hold("alone", len(inside) < 2, lambda: f"runs {[one.run for one in inside]} at once, inside their leases")
 
-    def effect_called(self, job_id: str, run: int, name: str, *, at_most_once: bool) -> None:
-        """The provider is called."""
+    def _holds(self, handle: Any) -> bool:
+        """Its record is that handler's, as one who sees everything knows."""
+        found = self._get(handle.job_id)
+        own = (handle._lease.run, handle._lease.holder)
+        return found is not None and found.state is State.RUNNING and (found.run, found.holder) == own
+
+    def effect_begins(self, handle: Any, name: str) -> None:
+        """It was started, and is about to be done. What comes between that and the provider is not in our hands."""
+        found = self._get(handle.job_id)
+        told = "nothing" if found is None else record(found)
+        self.hold("begin", self._holds(handle), lambda: f"{name} begins in run {handle._lease.run} of {told}")
+
+    def effect_called(self, job_id: str, run: int, name: str, at_most_once: bool, *, done: bool) -> None:
+        """The provider is called. `done`: it does what it is asked to."""
         life = self.lives[job_id]
         self.look(job_id)
         self.hold("effect", (name, run) not in life.called, lambda: f"effect {name} was called twice in run {run}")
@@ -285,7 +304,19 @@ class Promises:
         )
         again = at_most_once and any(effect == name for effect, _ in life.called)
         self.hold("at-most-once", not again, lambda: f"run {run} called {name} again after {life.called}")
-        life.called.append((name, run))
+        if done:
+            life.called.append((name, run))
+
+    def effect_failed(self, handle: Any, name: str, error: Exception, raised: list[Exception]) -> None:
+        """What the handler is told: why the provider did not do it, unless the job is no longer its own."""
+        if isinstance(error, MoveRefused):
+            return
+        self.hold("reason", not raised or error is raised[0], lambda: f"{name}: {error!r} instead of {raised[0]!r}")
+        if isinstance(error, StoreUnavailable):
+            ends_at = min(handle.lease_expires_at, handle._deadline_at)
+            left = ends_at - current().process.world.now - current().process.skew
+            hasty = left > INSIST_MARGIN and not handle._closed
+            self.hold("insist", not hasty, lambda: f"{name} gives up on the table with {left} left")
 
     # ---- messages ---------------------------------------------------------------------------------------------------
 

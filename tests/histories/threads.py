@@ -15,6 +15,7 @@ import greenlet
 
 from shared.operations import relay, run, turns
 
+REPEATED = "repeated by the SDK"
 POLL = 0.1
 """Seconds between two looks of the operations at what no signal tells them."""
 
@@ -73,7 +74,7 @@ class Process:
             raise refused()
         answer = act()
         if fault == "repeat":
-            thread.stop(f"{label}, repeated by the SDK")
+            thread.stop(f"{label}, {REPEATED}")
             answer = act()
         if fault == "unheard" and refused is not None:
             raise refused()

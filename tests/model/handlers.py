@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from shared.domain.job import EFFECT_COMPLETED as COMPLETED
 from shared.domain.job import EFFECT_STARTED as STARTED
+from shared.domain.lease import Lease
 from shared.domain.states import State
+from tests.builders import NOW
 from tests.model import endings
 from tests.model.changes import leaves, spent, with_worker
 from tests.model.explore import Step
@@ -88,8 +90,11 @@ def _fenced(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
     if worker.step == PERFORMS:
         yield from performs(world, place, worker, model)
     effect_done = world.record is not None and world.record.effect is not None and world.record.effect[0] == COMPLETED
+    own_start = world.record is not None and world.record.effect == (STARTED, worker.run)
     if worker.step == STARTS and effect_done:
         yield model.step(f"{worker}: finds the outcome of its effect", to(world, place, DONE))
+    elif worker.step == STARTS and own_start:
+        yield _begins(world, place, worker, model, "finds its own start in another's record")
     else:
         yield model.step(f"{worker}: has lost its lease", leaves(world, place))
 
@@ -108,7 +113,7 @@ def starts_effect(world: World, place: int, worker: Worker, model: JobModel) -> 
     effect = None if world.record is None else world.record.effect
     if record is not None:
         after = model.written(world, record)
-        yield model.step(f"{worker}: starts its effect", to(after, place, PERFORMS))
+        yield _begins(after, place, worker, model, "starts its effect")
         if world.budget.lost_answer:
             unsure = after._replace(budget=spent(world.budget, "lost_answer"))
             yield model.step(f"FAULT: answer lost, {worker}: starts its effect", unsure, fair=False)
@@ -117,10 +122,23 @@ def starts_effect(world: World, place: int, worker: Worker, model: JobModel) -> 
     elif effect[0] == COMPLETED:
         yield model.step(f"{worker}: finds the outcome of its effect", to(world, place, DONE))
     elif effect[1] == worker.run:
-        yield model.step(f"{worker}: finds its own start, written before", to(world, place, PERFORMS))
+        yield _begins(world, place, worker, model, "finds its own start, written before")
     else:
         broken = None if model.at_most_once else "(f) a job dies of an effect that may be repeated"
         yield model.step(f"{worker}: finds its effect half-done", to(world, place, GIVES_UP), broken=broken)
+
+
+def _begins(world: World, place: int, worker: Worker, model: JobModel, how: str) -> Step:
+    """Its start stands in the record; whether it may begin says Lease.lasts. One that may not is taken back."""
+    record = world.record
+    assert record is not None
+    if Lease(record.job.job_id, worker.run, worker.holder).lasts(record.job, NOW) or not model.on("own_start"):
+        lost = not holds(record, worker)
+        broken = "(b) a worker begins an effect under a lease it has lost" if lost else None
+        return model.step(f"{worker}: {how}", to(world, place, PERFORMS), broken=broken)
+    erased = own(world, worker, "erase effect", model)
+    after = world if erased is None else model.written(world, erased)
+    return model.step(f"{worker}: {how}, too late", leaves(after, place))
 
 
 def performs(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
@@ -136,6 +154,7 @@ def performs(world: World, place: int, worker: Worker, model: JobModel) -> Itera
     yield model.step(f"{worker}: performs its effect", to(after, place, RECORDS), broken=broken)
     if world.budget.misbehave and worker.slot >= 0 and broken is None and holds(record, worker):
         yield from _raises(after, place, worker, model)
+        yield from _is_refused(world, place, worker, model)
 
 
 def _raises(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
@@ -148,6 +167,14 @@ def _raises(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
     record = own(world, worker, "erase effect", model)
     if record is not None:
         yield model.step(label, to(model.written(after, record), place, FAILED), fair=False)
+
+
+def _is_refused(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
+    """The provider did not do it, and says so: the start is erased, at most once or not."""
+    record = own(world, worker, "erase effect", model)
+    if record is not None:
+        after = model.written(world, record)._replace(budget=spent(world.budget, "misbehave"))
+        yield model.step(f"{worker}: its effect is refused", to(after, place, FAILED), fair=False)
 
 
 def _records(world: World, place: int, worker: Worker, model: JobModel) -> Step:

@@ -50,6 +50,7 @@ SOON: Mapping[str, str] = {
     "early_leave": "scheduled, crash, misbehaves",
     "live_leave": "misbehaves, loss, stuck mark, second delivery",
     "gate_first": "gate, crash, second delivery",
+    "own_start": "lost answer x2, frozen",
     "own_lease": "lost answer x2, second delivery, crash",
     "handler_stops": "hung handler, misbehaves, frozen",
     "suspect_alone": "scheduled, crash, misbehaves",

@@ -49,6 +49,11 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "budget": Budget(misbehave=1, crash=1, frozen=1),
     },
     "at most once, lost answer, crash": {"at_most_once": True, "budget": Budget(lost_answer=1, crash=1)},
+    "lost answer x2, frozen": {"budget": Budget(lost_answer=2, frozen=1)},
+    "at most once, lost answer, frozen, misbehaves": {
+        "at_most_once": True,
+        "budget": Budget(lost_answer=1, frozen=1, misbehave=1),
+    },
     "renew, frozen, crash": {"budget": Budget(renew=1, frozen=1, crash=1)},
     "renew, frozen, cancel": {"budget": Budget(renew=1, frozen=1, cancel=1)},
     "renew, frozen, deadline": {"budget": Budget(renew=1, frozen=1, deadline=1)},

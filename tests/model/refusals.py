@@ -45,11 +45,11 @@ def decides(world: World, place: int, worker: Worker, model: JobModel, what: str
     found = world.record
     following = model.records.next(found, worker.dispatch, worker.marked, worker.holder)
     own = found is not None and found.state is State.RUNNING and found.holder == worker.holder
-    if own and (following is not Next.WON or not model.on("own_lease")):
+    if own and (following not in (Next.WON, Next.RENEW) or not model.on("own_lease")):
         broken = "(f) an attempt is burnt by a lost answer, its worker alive"
         return model.step("worker: does not know its own lease", world, broken=broken)
     if following is Next.WON and found is not None:
-        won = worker._replace(step=STARTS, run=found.run, passed=found.lapsed, seen=())
+        won = worker._replace(step=STARTS, run=found.run, passed=False, seen=())
         label = f"worker: {what} is refused by its own token: it has run {found.run}"
         return model.step(label, world._replace(workers=with_worker(world.workers, place, won)))
     if _wrongly_revives(found, worker, model):
@@ -63,6 +63,8 @@ def decides(world: World, place: int, worker: Worker, model: JobModel, what: str
         return model.step(label, acknowledging(world, place) if forgets else leaves(world, place))
     assert found is not None
     decided = bare(worker, FOLLOWS)._replace(seen=(following.name, found.dispatch, found.run))
+    if following is Next.RENEW:
+        decided = decided._replace(holder=worker.holder)
     label = f"worker: {what} is refused, will {following.name.lower()}, {_told(found)}"
     return model.step(label, world._replace(workers=with_worker(world.workers, place, decided)))
 
@@ -83,6 +85,9 @@ def follows(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
     if following == Next.RECLAIM.name:
         yield from _reclaims(world, place, worker, dispatch, run, model)
         return
+    if following == Next.RENEW.name:
+        yield _renews(world, place, worker, run, model)
+        return
     record = model.records.apply(world.record, ENDINGS[following], dispatch=dispatch, run=run, lease="lapsed")
     if record is None or world.record is None:
         yield decides(world, place, worker, model, following.lower())
@@ -92,6 +97,16 @@ def follows(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
         ghost = ghost._replace(replayed=True, in_row=0, spent=0)
     ended = model.written(acknowledging(world, place), record)._replace(ghost=ghost)
     yield model.step(f"worker: {ENDINGS[following]}", ended, broken=broken_end(world, following, dispatch, model))
+
+
+def _renews(world: World, place: int, worker: Worker, run: int, model: JobModel) -> Step:
+    """A lease of its own that was over before it knew of it."""
+    record = model.records.apply(world.record, "renew", run=run, holder=worker.holder)
+    if record is None:
+        return decides(world, place, worker, model, "renew")
+    fresh = worker._replace(step=STARTS, run=run, passed=False, seen=())
+    after = model.written(world, record)._replace(workers=with_worker(world.workers, place, fresh))
+    return model.step(f"worker: renews its late lease of run {run}", after)
 
 
 def broken_end(world: World, following: str, dispatch: int, model: JobModel) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -25,16 +26,20 @@ from moto import mock_aws
 from moto.ses.models import ses_backends
 
 from shared.domain.failures import classify
+from shared.domain.outcome import Outcome
 from shared.domain.retry import FailureClass
+from shared.domain.states import State
 from shared.errors import EnvironmentalFailure, UnknownOutcome
 from shared.jobs import Catalogue, _clients
 from shared.jobs._domain import ascii_domain
 from shared.jobs._email import Email, send_once
 from shared.jobs._mailbox import Mailbox
+from shared.ports import Message
 from shared.queues import QUEUES
-from tests.builders import NOW
+from tests.builders import NOW, a_job, a_message
 from tests.handling import HandledRun
 from tests.receiver import Answer, Receiver, hangs_up, receiver, says
+from tests.world import World
 
 REGION = "eu-west-1"
 LANES = {"send-email": "emails.high", "send-bulk-email": "emails.bulk"}
@@ -157,6 +162,83 @@ def test_a_lost_answer_sends_again_unless_the_mail_says_at_most_once(wire: Recei
         else:
             send_once(mail, run)
         assert len(wire.requests) == requests
+
+
+REFUSED = {
+    "an unverified sender": (400, "MessageRejected", "deterministic"),
+    "a rate exceeded": (429, "TooManyRequestsException", "transient"),
+    "sending paused": (400, "SendingPausedException", "environmental"),
+    "no right to": (403, "AccessDeniedException", "environmental"),
+    "the day's quota gone": (429, "LimitExceededException", "environmental"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+@pytest.mark.parametrize("name", LANES)
+def test_an_at_most_once_mail_that_ses_clearly_refused_is_sent_when_it_is_tried_again(
+    wire: Receiver, why: str, name: str
+) -> None:
+    status, code, failure_class = REFUSED[why]
+    refusal = json.dumps({"message": "Daily message quota exceeded" if "quota" in why else why}).encode()
+    refused = says(status, refusal, Content_Type="application/json", x_amzn_ErrorType=code)
+    wire.answers[:] = [refused, says(200, b'{"MessageId":"m-1"}', Content_Type="application/json")]
+    world, message = a_mail_at_most_once(name)
+    world.deliver(message)
+    job = world.found(message)
+    assert (job.error_class, job.effects) == (failure_class, {})
+    assert world.deliver(again(world, message)) is Outcome.COMPLETED
+    assert len(wire.requests) == 2
+
+
+def test_an_at_most_once_mail_that_never_reached_ses_is_sent_when_it_is_tried_again(
+    wire: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        world, message = a_mail_at_most_once("send-email")
+        assert world.deliver(message) is Outcome.RETRYING
+    assert world.found(message).error_code == "EndpointConnectionError"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{wire.port}")
+    _clients.client.cache_clear()
+    assert world.deliver(again(world, message)) is Outcome.COMPLETED
+    assert len(wire.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [hangs_up, says(500), says(503)], ids=["silence", "500", "503"])
+def test_an_at_most_once_mail_whose_end_nobody_knows_waits_for_a_human_who_is_told_why_for_ever(
+    wire: Receiver, answer: Answer
+) -> None:
+    wire.answers[:] = [answer, says(200, b'{"MessageId":"m-1"}', Content_Type="application/json")]
+    world, message = a_mail_at_most_once("send-email")
+    assert world.deliver(message) is Outcome.RETRYING
+    reason = world.found(message).error_message
+    for _ in range(2):
+        message = again(world, message)
+        assert world.deliver(message) is Outcome.DEAD
+        job = world.found(message)
+        assert job.error_class == "unknown-outcome"
+        assert "; before: " in str(job.error_message)
+        assert str(reason)[:60] in str(job.error_message)
+    assert len(wire.requests) == 1
+
+
+def a_mail_at_most_once(name: str) -> tuple[World, Message]:
+    """A worker with one such mail."""
+    job_type = Catalogue().get(name)
+    assert job_type is not None
+    world = World(
+        queue=job_type.queue.name, handler=lambda payload, run: job_type.handler(a_mail(atMostOnce=True), run)
+    )
+    return world, world.submitted(a_job())
+
+
+def again(world: World, message: Message) -> Message:
+    """Its next doorbell: after its wait, or sent round again by an operator."""
+    if world.found(message).state is not State.DEAD:
+        return world.when_due(message)
+    assert world.deliver(a_message(world.found(message), dead_letter_mark=True)) is Outcome.REPLAYED
+    return a_message(world.found(message))
 
 
 # Refusals of SES

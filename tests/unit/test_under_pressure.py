@@ -9,11 +9,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from shared.adapters.memory import MemoryJobStore
 from shared.adapters.sqs import LOOKED_AT, message_of
 from shared.adapters.system import SystemClock
 from shared.domain.doorbell import Bell
-from shared.domain.states import LEASE, State
+from shared.domain.lease import as_found
+from shared.domain.outcome import Outcome
+from shared.domain.states import LEASE, RECLAIM, State
 from shared.errors import StoreUnavailable
 from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import run_batch
@@ -72,22 +76,36 @@ def test_a_retry_of_a_hung_job_starts_only_after_its_process_ended_though_a_neig
     assert job.next_attempt_at >= ended_at[0], f"{ended_at[0] - job.next_attempt_at} beside the hung thread"
 
 
-def test_a_lease_read_back_after_it_lapsed_starts_no_handler() -> None:
-    ran: list[str] = []
-    world = World(handler=lambda payload, run: ran.append(run.job_id))
-    message = world.submitted(a_job())
-    plain = world.store.apply
+@pytest.mark.parametrize("how", ["unanswered", "answered late", "repeated and refused"])
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_lease_that_is_over_before_its_answer_comes_starts_a_handler_only_once_it_is_renewed(
+    how: str, taken: bool
+) -> None:
+    """Three tries of five seconds each, or a frozen process: meanwhile another worker may have the job."""
+    leases: list[timedelta] = []
+    world = World(handler=lambda payload, run: leases.append(run.lease_expires_at - world.clock.now()))
+    message, plain = world.submitted(a_job()), world.store.apply
 
     def slow(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
+        if move is not LEASE:
+            return plain(job_id, move, seen, **changes)
         after = plain(job_id, move, seen, **changes)
-        if move is LEASE:  # the write landed; three tries of five seconds each, then some reads that time out too
-            world.clock.forward(40 * SECOND)
-            raise StoreUnavailable("no answer")
-        return after
+        world.clock.forward(40 * SECOND)
+        if taken:
+            theirs = {"lease_expires_at": world.clock.now() + MINUTE, "started_at": NOW, "code_version": "abc1234"}
+            plain(job_id, RECLAIM, as_found(after, world.clock.now()), holder="other", **theirs)
+        if how == "unanswered":
+            raise StoreUnavailable("landed, no answer")
+        return after if how == "answered late" else plain(job_id, move, seen, **changes)
 
     world.store.apply = slow  # type: ignore[method-assign]
-    world.deliver(message)
-    assert not ran, "started ten seconds after its lease ended, when another worker may have it"
+    outcome = world.deliver(message)
+    if taken:
+        assert not leases, "started beside the worker that has its job"
+        assert world.found(message).holder == "other"
+    else:
+        assert (outcome, leases) == (Outcome.COMPLETED, [world.lease]), "a whole lease, and no stall"
+        assert (world.found(message).stalls, world.found(message).attempts) == (0, 1)
 
 
 def test_a_slow_answer_of_sqs_costs_a_handler_within_its_deadline_nothing() -> None:
