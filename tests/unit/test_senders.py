@@ -87,7 +87,7 @@ def test_an_undeclared_sender_is_refused_in_the_words_for_another_tenants() -> N
     body = {"type": "send-email", "payload": MAIL}
     theirs = client.post("/jobs", body | {"payload": MAIL | {"fromAddress": "x@b.a.example"}}, claims={"org": "a"})
     nobodys = client.post("/jobs", body | {"payload": MAIL | {"fromAddress": "x@c.example"}}, claims={"org": "a"})
-    assert theirs.text == nobodys.text
+    assert theirs.text.replace("x@b.a.example", "it") == nobodys.text.replace("x@c.example", "it")
 
 
 @pytest.mark.parametrize("name", TYPES)
