@@ -55,6 +55,11 @@ class JobStore(Protocol):
     def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
         """Keep a stored payload until then at least; False when it is gone. Puts nothing, so a worker may do it."""
 
+    def end_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> None:
+        """Let a stored payload live until then and no longer: its job is completed, and nobody will ask for it again.
+        Nothing happens where it ends sooner or is gone.
+        """
+
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """The stored payload, read strongly; None when it is gone."""
 

@@ -123,23 +123,33 @@ class DynamoJobStore:
     def renew_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> bool:
         """See JobStore."""
         try:
-            self._call(
-                "update_item",
-                TableName=self._table,
-                Key=_payload_key(job_id, ref),
-                UpdateExpression="SET expires_at = :until",
-                ConditionExpression="expires_at < :until",
-                ExpressionAttributeValues={":until": encode("expires_at", expires_at)},
-            )
+            self._set_payload_end(job_id, ref, expires_at, "expires_at < :until")
         except ClientError as e:
             _old_item(e)  # refused: it is gone, or kept as long
             return self.get_payload(job_id, ref) is not None
         return True
 
+    def end_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> None:
+        """See JobStore. An update and not a delete: both are billed by the item's size, and TTL's delete is free."""
+        try:
+            self._set_payload_end(job_id, ref, expires_at, "expires_at > :until")
+        except ClientError as e:
+            _old_item(e)  # refused: it is gone, or ends sooner
+
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """See JobStore."""
         item = self._item(_payload_key(job_id, ref))
         return None if item is None else str(item["payload"]["S"])
+
+    def _set_payload_end(self, job_id: str, ref: bytes, until: datetime, where: str) -> None:
+        self._call(
+            "update_item",
+            TableName=self._table,
+            Key=_payload_key(job_id, ref),
+            UpdateExpression="SET expires_at = :until",
+            ConditionExpression=where,
+            ExpressionAttributeValues={":until": encode("expires_at", until)},
+        )
 
     def record_run(self, record: RunRecord) -> None:
         """See JobStore. Unconditional: the guarded write before it proved that the run was this one. An UpdateItem that

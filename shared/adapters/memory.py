@@ -76,6 +76,12 @@ class MemoryJobStore:
             self.put_payload(job_id, ref, payload, expires_at)
         return payload is not None
 
+    def end_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> None:
+        """See JobStore."""
+        with self._lock:
+            if (kept := self._payloads.get((job_id, ref))) is not None:
+                self._payloads[job_id, ref] = kept[0], min(kept[1], expires_at)
+
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         """See JobStore."""
         with self._lock:

@@ -30,7 +30,7 @@ from shared.domain.states import (
     Transition,
 )
 from shared.domain.waits import leaves_its_message, shortest_defer
-from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotDone, TransientFailure
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotDone, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.acquire import ONE_CALL
 from shared.operations.batch import come_back
@@ -101,7 +101,19 @@ class Settlement:
                 file["version"] = result.version
             changes["result"] = {"file": file}
         self._apply(COMPLETE, changes)
+        self._end_payload(changes["expires_at"])
         return self._ended(Outcome.COMPLETED, State.COMPLETED)
+
+    def _end_payload(self, expires_at: datetime) -> None:
+        """A payload of its own item goes with its record: a completed job never needs it again. Best effort: a crash
+        before it leaves the payload to the time it was given at submit.
+        """
+        if self.job.payload_ref is None:
+            return
+        try:
+            self.ports.store.end_payload(self.job.job_id, self.job.payload_ref, expires_at)
+        except StoreUnavailable as e:
+            self.ports.log.event("payload-not-ended", level="warning", job=self.job.job_id, error=e)
 
     def fail(self, error: BaseException, no_sooner: timedelta = timedelta()) -> Outcome:
         """The attempt failed: retry, wait out, or stop, as judge() says."""

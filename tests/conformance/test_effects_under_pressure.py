@@ -451,7 +451,9 @@ def test_a_worker_that_vanishes_for_good_hides_no_reason_that_was_known(world: W
     assert str(job.error_message).endswith("; before: oom: out of memory")
 
 
-def test_threads_that_insist_side_by_side_each_record_their_own_effect(world: World) -> None:
+def test_threads_that_insist_side_by_side_each_record_their_own_effect() -> None:
+    """On the twin alone: moto is not made for threads."""
+    world = World()
     lock, done = threading.Lock(), []
     spoil(world, ("finish effect",), *[throttled] * 4)
 

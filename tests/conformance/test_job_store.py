@@ -212,6 +212,23 @@ def test_a_payload_that_is_gone_is_not_renewed(store: JobStore) -> None:
     assert store.get_payload(job.job_id, b"1" * 16) is None
 
 
+@pytest.mark.parametrize("later", [timedelta(days=-300), timedelta(days=300)])
+def test_a_payload_ends_with_the_record_of_its_completed_job_and_never_later_than_it_would_have(
+    store: JobStore, later: timedelta
+) -> None:
+    job, until = a_job(), NOW + timedelta(days=400)
+    store.put_payload(job.job_id, b"1" * 16, "text", until)
+    store.end_payload(job.job_id, b"1" * 16, until + later)
+    let_ttl_pass(store, min(until, until + later) + timedelta(seconds=1))
+    assert store.get_payload(job.job_id, b"1" * 16) is None
+
+
+def test_a_payload_that_is_gone_is_not_brought_back_by_its_end(store: JobStore) -> None:
+    job = a_job()
+    store.end_payload(job.job_id, b"1" * 16, NOW + timedelta(days=1))
+    assert store.get_payload(job.job_id, b"1" * 16) is None
+
+
 def let_ttl_pass(store: JobStore, now: datetime) -> None:
     """What stands beside the records and is past its time by `now` goes."""
     if isinstance(store, MemoryJobStore):

@@ -98,6 +98,9 @@ class Store:
         renewed: bool = self._call("renew payload", lambda: self._store.renew_payload(job_id, ref, expires_at))
         return renewed
 
+    def end_payload(self, job_id: str, ref: bytes, expires_at: datetime) -> None:
+        self._call("end payload", lambda: self._store.end_payload(job_id, ref, expires_at))
+
     def get_payload(self, job_id: str, ref: bytes) -> str | None:
         found: str | None = self._call("get payload", lambda: self._store.get_payload(job_id, ref))
         return found
