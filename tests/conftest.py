@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parent
 FIGURES = pytest.StashKey[list[str]]()
 
 TOGETHER = ("e2e", "infrastructure")
@@ -27,14 +28,14 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash[FIGURES].append
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Here and not where items are sorted: xdist has read the marks by then."""
+    path = item.path.relative_to(ROOT)
+    item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before xdist reads the marks."""
-    root = Path(__file__).parent
-    items.sort(key=lambda item: _rank(item.path.relative_to(root)))
-    for item in items:
-        path = item.path.relative_to(root)
-        item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+    items.sort(key=lambda item: _rank(item.path.relative_to(ROOT)))
 
 
 def _rank(path: Path) -> int:
