@@ -28,10 +28,20 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash[FIGURES].append
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Here and not where items are sorted: xdist has read the marks by then."""
-    path = item.path.relative_to(ROOT)
-    item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of xdist: whole folders or files go to one process. Its own marks do nothing under this pytest, whose test ids
+    they can no longer lengthen (xdist 3.8, pytest 9.2).
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            folder = path.split("/")[1]
+            return folder if folder in TOGETHER else path
+
+    return Together(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
