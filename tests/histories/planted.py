@@ -245,7 +245,7 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "effects do not insist": Planted(frozenset({"insist"}), _instead(progress, "insist", _tries_once)),
     "an erase that was not answered hides why the effect failed": Planted(
-        frozenset({"reason"}),
+        frozenset({"reason", "insist"}),
         _both(
             _instead(progress, "insist", _tries_once),
             _instead(EffectStore, "_delete_record", _erases_or_raises),
