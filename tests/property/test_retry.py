@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.retry import (
@@ -74,6 +74,7 @@ def test_a_verdict_keeps_every_bound(failure, policy, jitter, attempts, left) ->
 
 @pytest.mark.parametrize("asked", [timedelta(seconds=200_000), LONGEST_RETRY_AFTER], ids=["200000", "epoch-second"])
 @given(jitter=JITTER)
+@settings(deadline=None)
 def test_a_retry_after_beyond_a_jobs_age_kills_it_at_no_first_attempt(asked: timedelta, jitter: float) -> None:
     """It looks again within what its age allows, a tenth of that left for its start, and its record says why."""
     job = a_running_job(attempts=1, max_attempts=8, deadline_at=NOW + timedelta(hours=24))
