@@ -24,7 +24,7 @@ from shared.jobs import Catalogue, Payload
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
 from shared.queues import QUEUES
 from tests.api import Client
-from tests.builders import MemoryDoorbell, a_job
+from tests.builders import MemoryDoorbell, a_job, a_minute_left
 from tests.world import World, raising
 
 SECRET = st.from_regex(r"s[A-Za-z0-9]{4,12}[0-9][A-Za-z0-9_~-]{4,12}Z", fullmatch=True)
@@ -169,11 +169,13 @@ def outputs(handler: Callable[..., Any]) -> dict[str, str]:
     world.run_batch(message)
     job = world.found(message)
     assert job.state in (State.DEAD, State.RETRYING), "it failed"
-    ports = RelayPorts(store=world.store, doorbell=doorbell, clock=world.clock, log=world.log, queues=QUEUES)
+    ports = RelayPorts(
+        store=world.store, doorbell=doorbell, clock=world.clock, log=world.log, queues=QUEUES, time_left=a_minute_left
+    )
     relay([OutboxRecord({}, job)], ports)
     return {
         "the record": repr(job),
-        "its history": repr(world.store.runs(job.job_id)),
+        "its history": repr(world.store.runs(job)),
         "the log": stream.getvalue(),
         "the dead letter": repr(doorbell.sent),
         "GET /jobs/{id}": client.get(f"/jobs/{job.job_id}").text,
