@@ -39,10 +39,10 @@ def dead_letter(cloud: Cloud, job_id: str) -> Any:
 
 
 def test_a_missing_file_is_dead_at_once_and_named(cloud: Cloud) -> None:
-    ended = dead(cloud, "2031-01")
+    ended = dead(cloud, "2032-01")
 
     assert ended["error"]["code"] == "file-missing"
-    assert "invoices/acme-eu/2031-01.csv" in ended["error"]["message"]
+    assert "invoices/acme-eu/2032-01.csv" in ended["error"]["message"]
 
 
 def test_a_broken_row_is_dead_at_once_and_named(cloud: Cloud) -> None:
