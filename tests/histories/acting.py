@@ -165,7 +165,7 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
     store, client, log = Store(process, world.store), Client(process, world.sqs), Log(world)
 
     def served(kind: Kind, run: Any) -> Ending:
-        world.promises.served(run.job_id, queue, known)
+        world.promises.served(run.job_id, queue, known, started_at)
         return play(world, kind, run)
 
     kinds = Kinds(served, moved=world.plan.moved)
@@ -288,6 +288,10 @@ def ask(world: World, process: Process, plan: JobPlan) -> None:
     """A client submits its job."""
     world.asked[plan.letter] = asked = world.asked.get(plan.letter, 0) + 1
     large = KINDS[plan.kind].large
+    kinds = Kinds(lambda kind, run: None, moved=world.plan.moved if world.deployed else None)
+    job_type = kinds.get(plan.type)
+    assert job_type is not None
+    lane = job_type.queue
     request = JobRequest(
         type=plan.type,
         payload={"text": "x" * PAYLOAD_BEYOND_THE_RECORD if large else ""},
@@ -295,10 +299,9 @@ def ask(world: World, process: Process, plan: JobPlan) -> None:
         idempotency_key=plan.key,
         delay=timedelta(seconds=plan.delay_seconds) if plan.delay_seconds else None,
         max_age=None if plan.max_age_seconds is None else timedelta(seconds=plan.max_age_seconds),
-        ordering_key=plan.ordering_key,
+        ordering_key=plan.ordering_key if lane.fifo else None,  # the door refuses it on a lane without an order
     )
     entropy = hashlib.sha256(f"{plan.letter} {asked}".encode()).digest()[:10]
-    kinds = Kinds(lambda kind, run: None, moved=world.plan.moved if world.deployed else None)
     store = Store(process, world.store)
     try:
         accepted = submit(request, catalogue=kinds, store=store, now=process.now(), entropy=entropy)  # type: ignore[arg-type]

@@ -145,9 +145,9 @@ class Promises:
         again = old.rerouted_at is not None and new.rerouted_at is not None and new.rerouted_at - old.rerouted_at
         self.hold("lane", asked and (not again or again >= A_DEPLOYMENT), told)
 
-    def served(self, job_id: str, lane: Queue, catalogue: Kinds) -> None:
+    def served(self, job_id: str, lane: Queue, catalogue: Kinds, invoked_at: datetime) -> None:
         """A handler begins: on the lane that its worker knows it on, or one that has what that has, the time above all;
-        or the job was sent here a moment ago, by another version's worker.
+        or the job had been sent here by another version's worker a moment before this invocation began.
         """
         job = self._get(job_id)
         job_type = None if job is None else catalogue.get(job.type)
@@ -156,8 +156,7 @@ class Promises:
         declared = job_type.queue
         enough = job_type.deadline <= lane.deadline and declared.memory_mb <= lane.memory_mb
         serves = declared is lane or (enough and all(right in lane.rights for right in declared.rights))
-        now = current().process.world.now
-        sent = job.rerouted_at is not None and now - job.rerouted_at < A_DEPLOYMENT + EARLY
+        sent = job.rerouted_at is not None and invoked_at - job.rerouted_at < A_DEPLOYMENT + EARLY
         self.hold("lane", serves or sent, lambda: f"{job_type.name} of {declared.name} runs on {lane.name}: {job}")
 
     def _fence(self, old: Job, move: Transition, seen: Seen, told: Callable[[], str]) -> None:
