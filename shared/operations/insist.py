@@ -20,15 +20,16 @@ INSIST_MARGIN = timedelta(seconds=2)
 """Of the lease, or of the handler's time: no try begins later."""
 
 
-def insist(call: Callable[[], T], may_go_on: Callable[[], bool], job_id: str, ports: WorkerPorts) -> T:
-    """Its answer. Raises StoreUnavailable once `may_go_on` says no, and what else it raises; a try that was refused may
-    be refused for what an earlier one, unanswered, has written (`Lease.landed`).
+def insist(call: Callable[[], T], may_go_on: Callable[[timedelta], bool], job_id: str, ports: WorkerPorts) -> T:
+    """Its answer. Raises StoreUnavailable once `may_go_on`, which is told how long the last try took, says no; and what
+    else `call` raises. A try may be refused for what an earlier one, unanswered, has written (`Lease.landed`).
     """
     while True:
+        begun = ports.clock.now()
         try:
             return call()
         except StoreUnavailable as e:
-            if not may_go_on():
+            if not may_go_on(ports.clock.now() - begun):
                 raise
             ports.log.event("insisting", level="warning", job=job_id, error=e)
             ports.pause(INSIST_EVERY)

@@ -174,10 +174,12 @@ class RunHandle:
     def _insist(self, write: Callable[[], Job]) -> Job:
         return insist(write, self._has_time, self.job_id, self._ports)
 
-    def _has_time(self) -> bool:
-        """Within the deadline too: a handler that insists past it would pass for one that hangs."""
+    def _has_time(self, took: timedelta) -> bool:
+        """For one more try that takes as long. Within the deadline too: a handler that insists past it would pass for
+        one that hangs.
+        """
         ends_at = min(self._deadline_at, self.lease_expires_at or self._deadline_at)
-        return not self._closed and ends_at - self._ports.clock.now() > INSIST_MARGIN
+        return not self._closed and ends_at - self._ports.clock.now() > max(took, INSIST_MARGIN)
 
 
 def _count(name: str, value: int) -> int:

@@ -251,7 +251,7 @@ class Settlement:
         """Given up, the run would pass for one whose worker vanished: after two of those a healthy job is `stalled`."""
         return insist(call, self._may_insist, self.job.job_id, self.ports)
 
-    def _may_insist(self) -> bool:
+    def _may_insist(self, _took: timedelta) -> bool:
         ends_at = self.handle.lease_expires_at
         left = ends_at - self.ports.clock.now() if ends_at is not None else timedelta()
         if self.hung or self.hurried():

@@ -217,6 +217,31 @@ def test_an_effect_insists_no_longer_than_its_handler_has_time_so_it_is_not_take
     assert world.found(message).error_code == "StoreUnavailable"
 
 
+def test_an_effect_whose_table_takes_long_to_say_nothing_insists_no_longer_than_one_more_try_takes(
+    world: World,
+) -> None:
+    """Three tries of six seconds each, by the SDK: begun just before the deadline, the watch would end the process."""
+    world.deadline, world.lease = 40 * SECOND, 60 * SECOND
+
+    def timed_out(call: Callable[[], Job]) -> Job:
+        world.clock.forward(18 * SECOND)
+        raise StoreUnavailable("no answer")
+
+    made = spoil(world, ("finish effect",), *[timed_out] * 1000)
+    left: list[timedelta] = []
+
+    def handler(payload: Any, run: Any) -> None:
+        try:
+            run.once("pay", lambda: 1)
+        finally:
+            left.append(run.time_left)
+
+    world.handler = handler
+    assert world.deliver(world.submitted(a_job())) is Outcome.RETRYING
+    assert left[0] > timedelta()
+    assert len(made) == 2
+
+
 # A failure that the table did not take
 
 
