@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from shared.domain.failures import classify
 from shared.domain.job import MAX_EFFECT_NAME, Job, Progress
 from shared.domain.lease import REDELIVERY_MARGIN, Lease
-from shared.domain.not_done import proves_not_done
-from shared.domain.reasons import before_that
 from shared.domain.states import RENEW
 from shared.domain.text import flaw
-from shared.errors import (
-    DeterministicFailure,
-    LeaseLost,
-    MoveRefused,
-    NotAllowed,
-    NotDone,
-    StoreUnavailable,
-    UnknownOutcome,
-)
+from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotAllowed, StoreUnavailable
 from shared.jobs import JobType, Payload
 from shared.operations.insist import INSIST_MARGIN, insist
+from shared.operations.once import RunEffects
 from shared.operations.own_files import OwnFiles
-from shared.ports import Guarded, Message
+from shared.ports import Message
 
 if TYPE_CHECKING:
     from shared.operations.run import WorkerPorts
@@ -50,12 +39,10 @@ class RunHandle:
         self.stage, self.checkpoint = ports.stage, job.checkpoint
         self.lease_expires_at = job.lease_expires_at
         self._deadline_at = deadline_at
-        self._effects_lock = threading.Lock()
-        self._effects_active: set[str] = set()
-        self._effects_done: dict[str, Any] = {}
-        self._effects_open: dict[str, BaseException] = {}
         self.latest: Progress | None = None
+        self.last_try = timedelta()
         self._lease, self._message, self._length, self._ports = lease, message, job_type.lease, ports
+        self._effects = RunEffects(lease, ports, self._has_time, self._raise_if_closed)
         self._job_type = job_type
         self.files = OwnFiles(ports.files, ports.queue, None, job.job_id, ())
         self._renewed_at = ports.clock.now()
@@ -89,50 +76,15 @@ class RunHandle:
         if found := flaw(name):
             raise ValueError(f"an effect's name cannot hold {found}: {name!r:.80}")
         self._raise_if_closed(f"effect {name!r}")
-        with self._effects_lock:
-            if name in self._effects_active:  # inside itself, or in another thread of the handler
-                raise DeterministicFailure(f"effect {name!r} is already in progress in this run", code="effect-nested")
-            self._effects_active.add(name)
         try:
-            return self._guarded(name, fn, at_most_once)
+            return self._effects.once(name, fn, at_most_once=at_most_once)
         except LeaseLost:
             self.close()
             raise
-        except NotDone as e:
-            not_done = e.failure
-        finally:
-            with self._effects_lock:
-                self._effects_active.discard(name)
-        raise not_done
 
-    def _guarded(self, name: str, fn: Callable[[], T], at_most_once: bool) -> T:
-        before = self._effects_open.get(name)
-        guarded = Guarded(self._lease, name, at_most_once, open=before is not None, insist=self._insist)
-        try:
-            outcome: T = self._ports.effects.once(guarded, lambda: self._called(name, fn))
-        except UnknownOutcome as e:
-            if before is None:
-                raise
-            failure = classify(before, self._ports.clock.now())
-            raise UnknownOutcome(before_that(str(e), failure.for_callers)) from before
-        return outcome
-
-    def _called(self, name: str, fn: Callable[[], T]) -> T:
-        """Its outcome. Called again in the same run where the table did not take that, it is only recorded."""
-        self._raise_if_closed(f"effect {name!r}")
-        if name in self._effects_done:
-            outcome: T = self._effects_done[name]
-            return outcome
-        try:
-            self._effects_done[name] = outcome = fn()
-        except BaseException as e:
-            if isinstance(e, NotDone):
-                raise
-            if isinstance(e, Exception) and proves_not_done(e):
-                raise NotDone(e) from e
-            self._effects_open[name] = e
-            raise
-        return outcome
+    def say_unsaid(self, has_time: Callable[[timedelta], bool]) -> None:
+        """See RunEffects."""
+        self._effects.say_unsaid(has_time)
 
     def _raise_if_closed(self, what: str) -> None:
         if self._closed:
@@ -155,7 +107,8 @@ class RunHandle:
             )
 
         try:
-            job = self._insist(write)  # reports may be far apart: the next one may come after the lease's end
+            # Reports may be far apart: the next one may come after the lease's end.
+            job = insist(write, self._has_time, self.job_id, self._ports)
         except MoveRefused as e:
             self.close()
             raise LeaseLost(self.job_id, e.move, e.found) from e
@@ -171,13 +124,11 @@ class RunHandle:
         if job.cancel_request is not None:
             raise CancelRequested
 
-    def _insist(self, write: Callable[[], Job]) -> Job:
-        return insist(write, self._has_time, self.job_id, self._ports)
-
     def _has_time(self, took: timedelta) -> bool:
         """For one more try that takes as long. Within the deadline too: a handler that insists past it would pass for
         one that hangs.
         """
+        self.last_try = took
         ends_at = min(self._deadline_at, self.lease_expires_at or self._deadline_at)
         return not self._closed and ends_at - self._ports.clock.now() > max(took, INSIST_MARGIN)
 

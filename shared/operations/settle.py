@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+KEPT_FOR_THE_END = timedelta(seconds=5)
+
 
 @dataclass(slots=True)
 class Settlement:
@@ -238,6 +240,8 @@ class Settlement:
     ) -> Job:
         latest = {"progress": self.handle.latest} if progress and self.handle.latest is not None else {}
         seen = self.lease.seen(checkpoint)
+        if not self.hung:
+            self.handle.say_unsaid(self._may_say)
         try:
             return self._insist(lambda: self.ports.store.apply(self.job.job_id, move, seen, **changes, **latest))
         except MoveRefused as e:
@@ -250,6 +254,12 @@ class Settlement:
     def _insist(self, call: Callable[[], T]) -> T:
         """Given up, the run would pass for one whose worker vanished: after two of those a healthy job is `stalled`."""
         return insist(call, self._may_insist, self.job.job_id, self.ports)
+
+    def _may_say(self, took: timedelta) -> bool:
+        """What comes before the end must leave it its time."""
+        ends_at = self.handle.lease_expires_at or self.ports.clock.now()
+        left = ends_at - self.ports.clock.now() - max(took, self.handle.last_try)
+        return self._may_insist(took) and left > KEPT_FOR_THE_END
 
     def _may_insist(self, _took: timedelta) -> bool:
         ends_at = self.handle.lease_expires_at

@@ -296,7 +296,7 @@ def _costs_nothing(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("kind", UNANSWERED)
 def test_an_effect_that_does_not_insist_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.progress.insist", lambda call, *_: call())
+    monkeypatch.setattr("shared.operations.once.insist", lambda call, *_: call())
     with pytest.raises(AssertionError):
         _costs_nothing(history(kind, Strike()))
 

@@ -4,6 +4,7 @@ as not done.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,12 +21,13 @@ from shared.errors import (
     DeterministicFailure,
     EnvironmentalFailure,
     LeaseLost,
+    MoveRefused,
     NotDone,
     StoreUnavailable,
     TransientFailure,
 )
 from shared.ports import JobStore, Message
-from tests.builders import a_job, a_message
+from tests.builders import NOW, a_job, a_message
 from tests.world import LEASE, SECOND, World
 
 START = ("start effect", "start effect (at most once)")
@@ -228,18 +230,83 @@ def test_an_effect_whose_table_takes_long_to_say_nothing_insists_no_longer_than_
         raise StoreUnavailable("no answer")
 
     made = spoil(world, ("finish effect",), *[timed_out] * 1000)
-    left: list[timedelta] = []
+    left: list[tuple[timedelta, int]] = []
 
     def handler(payload: Any, run: Any) -> None:
         try:
             run.once("pay", lambda: 1)
         finally:
-            left.append(run.time_left)
+            left.append((run.time_left, len(made)))
 
     world.handler = handler
     assert world.deliver(world.submitted(a_job())) is Outcome.RETRYING
-    assert left[0] > timedelta()
-    assert len(made) == 2
+    assert left == [(3.5 * SECOND, 2)]
+    assert world.clock.now() - NOW < world.lease
+
+
+def test_a_finished_effect_that_the_table_did_not_take_in_the_handlers_time_is_recorded_before_the_runs_end(
+    world: World,
+) -> None:
+    world.deadline = 20 * SECOND
+    done: list[int] = []
+    spoil(world, ("finish effect",), *[throttled] * 40)
+    world.handler = lambda payload, run: run.once("pay", lambda: done.append(1), at_most_once=True)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+    assert world.found(message).effects["pay"].status == EFFECT_COMPLETED
+    assert world.deliver(world.when_due(message)) is Outcome.COMPLETED
+    assert done == [1]
+
+
+@pytest.mark.parametrize("answer", [throttled, unanswered])
+def test_an_at_most_once_start_that_the_table_never_answered_is_taken_back_before_the_runs_end(
+    world: World, answer: Answer
+) -> None:
+    """Nothing began after it: left standing, the next run would take it for an effect whose end nobody knows."""
+    world.deadline = 20 * SECOND
+    done: list[int] = []
+    spoil(world, START, *[answer] * 40)
+    plain, refusals = world.store.apply, [True] * 40
+
+    def apply(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
+        if move.name in START and refusals and refusals.pop():  # the refusal of a repeat does not come through either
+            with contextlib.suppress(MoveRefused):
+                plain(job_id, move, seen, **changes)
+            raise StoreUnavailable("no answer")
+        return plain(job_id, move, seen, **changes)
+
+    world.store.apply = apply  # type: ignore[method-assign]
+    world.handler = lambda payload, run: run.once("pay", lambda: done.append(1), at_most_once=True)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+    assert world.found(message).effects == {}
+    assert world.deliver(world.when_due(message)) is Outcome.COMPLETED
+    assert done == [1]
+
+
+def test_an_at_most_once_effect_whose_refusal_the_table_did_not_take_is_erased_before_the_runs_end(
+    world: World,
+) -> None:
+    world.deadline = 20 * SECOND
+    spoil(world, ("erase effect",), *[throttled] * 40)
+
+    def refused() -> None:
+        raise NotDone(TransientFailure("the bank is closed", code="bank-closed"))
+
+    world.handler = lambda payload, run: run.once("pay", refused, at_most_once=True)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+    assert (world.found(message).error_code, world.found(message).effects) == ("bank-closed", {})
+
+
+def test_what_is_said_before_the_end_leaves_the_end_its_time(world: World) -> None:
+    """The table takes nothing about effects for as long as the lease lasts, and everything else."""
+    world.deadline = 20 * SECOND
+    spoil(world, ("finish effect", *START), *[throttled] * 10_000)
+    world.handler = lambda payload, run: run.once("pay", lambda: 1, at_most_once=True)
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+    assert world.clock.now() - NOW < world.lease - 4 * SECOND
 
 
 # A failure that the table did not take

@@ -28,8 +28,8 @@ USUAL = {REFUSED: 0.03, ABORTED: 0.02, LOST: 0.04}
 SQUALL = {REFUSED: 0.35, ABORTED: 0.2, LOST: 0.45}
 """… so now and then, for a moment, most calls fail, and what they fail with is what the code must live with."""
 
-EFFECT = {REFUSED: 0.3, ABORTED: 0.1, LOST: 0.3}
-"""Of each write about an effect, all the time: a third of them fail in all three tries."""
+EFFECT = {REFUSED: 0.2, ABORTED: 0.05, LOST: 0.25}
+"""Of each write about an effect, all the time: every eighth fails in all three tries."""
 
 _ABOUT_AN_EFFECT: Rule = {"operation": "UpdateItem", "body": 'ExpressionAttributeNames."#effect_name"'}
 """The name that adapters/expressions.py gives the entry."""

@@ -13,7 +13,7 @@ from shared.domain.states import State
 SHORTEST, USUAL, LONGEST = 0.2, 1.0, 6.0
 ORDERING_KEYS = ("north", "south", "east", "west")
 TENANTS = (None, "acme-eu", "acme-us")
-PARTS = ("part-1", "part-2", "part-3", "part-4", "part-5")
+PARTS = ("part-1", "part-2", "part-3", "part-4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ KINDS = (
     Kind(type="crash-pair", queue="emails.bulk", share=14, effects=("reserve", "charge")),
     Kind(type="crash-once", queue="thumbnails", share=14, effects=("pay",), at_most_once=("pay",)),
     Kind(
-        type="crash-effects", queue="emails.bulk", share=16, effects=(*PARTS, "wire"), at_most_once=("wire",)
+        type="crash-effects", queue="exports.month-end", share=16, effects=(*PARTS, "wire"), at_most_once=("wire",)
     ),
     Kind(type="crash-flaky", queue="emails.bulk", share=10, effects=("charge",)),
     Kind(type="crash-steps", queue="exports.month-end", share=10, effects=("step-1", "step-2", "step-3")),

@@ -21,7 +21,7 @@ from shared.domain.repair import Fate
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
 from shared.domain.waits import leaves_its_message
-from shared.operations import acquire, batch, endings, progress, relay, run, settle, sweep
+from shared.operations import acquire, batch, endings, once, relay, run, settle, sweep
 from shared.operations.settle import Settlement
 from shared.operations.turns import Turns
 from shared.queues import Queue
@@ -234,7 +234,7 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"begin"}),
         _both(
             _instead(EffectStore, "_refused", _own_by_its_run(EffectStore._refused)),
-            _instead(progress.RunHandle, "_called", _called_though_closed),
+            _instead(once.RunEffects, "_called", _called_though_closed),
         ),
         Focus(kinds=("one",), lanes=(STANDARD,), faults=("repeat", "freeze", "copy"), budget=8, old=0.0),
     ),
@@ -243,11 +243,11 @@ PLANTED: Mapping[str, Planted] = {
         _instead(lease.Lease, "lasts", _whatever_the_time),
         Focus(kinds=("one", "two", "once-only"), faults=("repeat", "freeze")),
     ),
-    "effects do not insist": Planted(frozenset({"insist"}), _instead(progress, "insist", _tries_once)),
+    "effects do not insist": Planted(frozenset({"insist"}), _instead(once, "insist", _tries_once)),
     "an erase that was not answered hides why the effect failed": Planted(
         frozenset({"reason", "insist"}),
         _both(
-            _instead(progress, "insist", _tries_once),
+            _instead(once, "insist", _tries_once),
             _instead(EffectStore, "_delete_record", _erases_or_raises),
         ),
         Focus(kinds=("flaky-effect",), faults=("lost", "unheard")),
