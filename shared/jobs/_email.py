@@ -35,7 +35,8 @@ Address = Annotated[
     AfterValidator(_mailbox),
     Field(
         max_length=LONGEST,
-        description="name@example.com or Some Name <name@example.com>; the domain may have letters of any alphabet",
+        description="name@example.com or Some Name <name@example.com>; the domain may have letters of any alphabet. "
+        "Written for DNS (other letters as xn--…) it has at most 253 characters, and the address at most 254.",
         json_schema_extra=JSON_SCHEMA,
     ),
 ]

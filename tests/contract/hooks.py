@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from shared.jobs._outside_address import Url
 
 JOB_TYPES = Path(__file__).parents[2] / "shared" / "jobs"
+LONGEST_ADDRESS = 254
+SENDER = ("acme-eu", "Jobs Team <jobs@example.com>")  # shared/senders.py
+SHORT_ADDRESS = "someone@example.com"
 NOBODY = "http://127.0.0.1:9/"  # the discard port
 
 
@@ -43,7 +46,8 @@ def is_the_projects(name: str) -> bool:
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """sourceKey: "of that very tenant". delaySeconds: "at most 30 days with a large payload". A key names one content.
-    And no delivery leaves this machine.
+    An address: "written for DNS it has at most 253 characters". A sender is one that is declared for the job's tenant,
+    and the payload's tenant the body's, else the answer is 403. And no delivery leaves this machine.
     """
     if case.headers and isinstance(key := case.headers.get("Idempotency-Key"), str) and valid(case):
         case.headers["Idempotency-Key"] = f"{key[:200]}{uuid4()}"
@@ -52,12 +56,35 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if not isinstance(payload, dict):
         return
     if valid(case):
-        if isinstance(delay := body.get("delaySeconds"), int):
+        if isinstance(delay := body.get("delaySeconds"), (int, float)):
             body["delaySeconds"] = min(delay, 29 * 86_400)
         if body["type"] == "thumbnail":
             payload["sourceKey"] = "/".join(["uploads", payload["tenantId"], *payload["sourceKey"].split("/")[2:]])
+        if "tenantId" in payload:
+            body["tenantId"] = payload["tenantId"]
+        if "fromAddress" in payload:
+            body["tenantId"], payload["fromAddress"] = SENDER
+            payload["configurationSet"] = None
+        for field in ("to", "replyTo"):
+            if field in payload:
+                payload[field] = short_addresses(payload[field])
     if isinstance(payload.get("url"), str) and would_be_delivered(payload["url"]):
         payload["url"] = NOBODY
+
+
+def short_addresses(written: Any) -> Any:
+    """An address, or a list of them, each whose domain is too long for DNS replaced."""
+    if isinstance(written, list):
+        return [short_addresses(each) for each in written]
+    return SHORT_ADDRESS if isinstance(written, str) and len(for_dns(written)) > LONGEST_ADDRESS else written
+
+
+def for_dns(address: str) -> str:
+    """Of "Ö <a@bä.de>" it is "a@xn--b-zfa.de"."""
+    local, _, domain = address.rpartition("@")
+    labels = domain.removesuffix(">").split(".")
+    encoded = [label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels]
+    return f"{local.rpartition('<')[2]}@{'.'.join(encoded)}"
 
 
 def valid(case: Any) -> bool:
