@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from pypdf import PdfReader
 from tqdm import tqdm
@@ -27,6 +28,7 @@ from local import samples
 from local.place import PROJECT, LocalCloudError, Place
 from local.ports import free_above
 from local.up import bring_up, take_down
+from shared.domain.job import Job
 from shared.domain.states import FINAL, State
 from shared.jobs._invoice_parts import PAGES_PER_PART, PARTS_PER_RUN
 from shared.queues import QUEUES
@@ -108,10 +110,9 @@ def _export(cloud: Cloud, seen: Exported, pages: int, kill_at: Sequence[int]) ->
     with tqdm(total=pages, desc=seen.name, unit=" pages", mininterval=1.0, disable=not sys.stderr.isatty()) as bar:
         while True:
             shown = cloud.ask("GET", f"/jobs/{job_id}").json
-            progress = shown.get("progress") or {}
-            if progress.get("unit") == "pages":
-                bar.update(progress["done"] - page)
-                page = progress["done"]
+            drawn = _pages_drawn(shown, cloud.record(job_id))
+            bar.update(drawn - page)
+            page = drawn
             seen.peak_mb = max([seen.peak_mb, *map(_peak_mb, _workers(cloud))])
             if killed_at and cloud.record(job_id).run > run_killed:
                 seen.waits.append(time.monotonic() - killed_at)
@@ -134,6 +135,15 @@ def _export(cloud: Cloud, seen: Exported, pages: int, kill_at: Sequence[int]) ->
     seen.runs, seen.attempts = cloud.record(job_id).run, shown["attempts"]
     seen.document = fetch(cloud.ask("GET", f"/jobs/{job_id}/result").headers["Location"]).body
     return seen
+
+
+def _pages_drawn(shown: dict[str, Any], record: Job) -> int:
+    """What the run reports, or, before its first report, where the last one left off: a machine that draws a run's
+    pages within a third of the lease reports none of them.
+    """
+    progress = shown.get("progress") or {}
+    reported = progress["done"] if progress.get("unit") == "pages" else 0
+    return max(reported, int((record.checkpoint or {}).get("pages", 0)))
 
 
 def _workers(cloud: Cloud) -> list[int]:
