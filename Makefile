@@ -17,7 +17,7 @@ READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhou
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup local up down status test model soak crashtest crashbench exportbench audit lint format synth deploy diagram lock clean
+.PHONY: help setup local up down status test model soak crashtest crashbench exportbench startbench audit lint format synth deploy diagram lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ crashbench: setup .build/rivals/.ready ## the same kill -9 on Celery, RQ, Dramat
 
 exportbench: setup ## export 90,000 pages on the local cloud, alone and under kill -9: time, memory, kills (ARGS="--pages 40000")
 	@$(TOOLS) $(BIN)/python -m benchmarks.export $(ARGS)
+
+startbench: setup ## CPU until each function is ready, beside the usual stack, in one run
+	@$(TOOLS) $(BIN)/python -m benchmarks.start $(ARGS)
 
 audit: ## look for known vulnerabilities in everything that is locked; says so where no advisories can be reached
 	@$(MAKE) -s --no-print-directory .build/audit/.ready || { echo "audit: nothing was checked: no package index can be reached from here"; exit 2; }

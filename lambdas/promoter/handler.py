@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
+from botocore.session import Session
 
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.system import PowertoolsLog, SystemClock
@@ -20,6 +20,7 @@ from shared.settings import PromoterSettings
 LOOK_AHEAD = timedelta(minutes=3)
 """EventBridge Scheduler fires anywhere inside its minute, so two ticks may lie 119 s apart."""
 
+SESSION = Session()
 SETTINGS = PromoterSettings.from_environment(os.environ)
 CLIENT = Config(
     connect_timeout=1,
@@ -28,7 +29,7 @@ CLIENT = Config(
     max_pool_connections=THREADS,
 )
 PORTS = PromoterPorts(
-    store=DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
+    store=DynamoJobStore(SESSION.create_client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
     clock=SystemClock(),
     log=PowertoolsLog(Logger(service="promoter")),
     queues=QUEUES,

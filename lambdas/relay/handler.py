@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
+from botocore.session import Session
 
 from lambdas.relay.parse import outbox_record
 from shared.adapters.dynamodb import DynamoJobStore
@@ -20,6 +20,7 @@ from shared.operations.relay import MARK_THREADS, RelayPorts, relay
 from shared.queues import QUEUES
 from shared.settings import RelaySettings
 
+SESSION = Session()
 SETTINGS = RelaySettings.from_environment(os.environ)
 CLIENT = Config(
     connect_timeout=1,
@@ -28,8 +29,8 @@ CLIENT = Config(
     max_pool_connections=max(MARK_THREADS, 2 * len(QUEUES)),  # each queue and each DLQ has a thread
 )
 PORTS = RelayPorts(
-    store=DynamoJobStore(boto3.client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
-    doorbell=SqsDoorbell(boto3.client("sqs", config=CLIENT), SETTINGS.prefix, SETTINGS.parked_queue),
+    store=DynamoJobStore(SESSION.create_client("dynamodb", config=CLIENT), SETTINGS.jobs_table),
+    doorbell=SqsDoorbell(SESSION.create_client("sqs", config=CLIENT), SETTINGS.prefix, SETTINGS.parked_queue),
     clock=SystemClock(),
     log=PowertoolsLog(Logger(service="relay")),
     queues=QUEUES,

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
+from botocore.session import Session
 
 from lambdas.tally.parse import change
 from shared.adapters.counters import DynamoCounters
@@ -16,10 +16,11 @@ from shared.adapters.system import PowertoolsLog
 from shared.operations.tally import tally
 from shared.settings import TallySettings
 
+SESSION = Session()
 SETTINGS = TallySettings.from_environment(os.environ)
 CLIENT = Config(connect_timeout=1, read_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
 LOG = PowertoolsLog(Logger(service="tally"))
-COUNTERS = DynamoCounters(boto3.client("dynamodb", config=CLIENT), SETTINGS.controls_table)
+COUNTERS = DynamoCounters(SESSION.create_client("dynamodb", config=CLIENT), SETTINGS.controls_table)
 
 
 def handler(event: Mapping[str, Any], context: object) -> None:  # noqa: ARG001

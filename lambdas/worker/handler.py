@@ -6,27 +6,29 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
+from botocore.session import Session
 
 from shared.adapters.dynamodb import DynamoJobStore
-from shared.adapters.effects import PowertoolsEffects
 from shared.adapters.files import S3Files
+from shared.adapters.first_use import OnFirstUse
 from shared.adapters.shares import DynamoShares
 from shared.adapters.sqs import SqsMailbox, message_of
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
 from shared.jobs import Catalogue
 from shared.operations.run import WorkerPorts, run_batch
 from shared.operations.share import LaneShare
+from shared.ports import Guarded
 from shared.queues import QUEUES
 from shared.settings import WorkerSettings
 
+SESSION = Session()
 SETTINGS = WorkerSettings.from_environment(os.environ)
 QUEUE = QUEUES[SETTINGS.queue]
 CLIENT = Config(
@@ -36,15 +38,27 @@ CLIENT = Config(
     max_pool_connections=max(QUEUE.parallelism, 10),
 )
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
-DYNAMODB = boto3.client("dynamodb", config=CLIENT)
+DYNAMODB = SESSION.create_client("dynamodb", config=CLIENT)
 STORE = DynamoJobStore(DYNAMODB, SETTINGS.jobs_table)
+
+
+class Effects:
+    """PowertoolsEffects, whose module the first effect imports: it brings Powertools' own DynamoDB layer, and boto3."""
+
+    def once(self, guarded: Guarded, fn: Callable[[], Any]) -> Any:
+        """See ports.Effects."""
+        from shared.adapters.effects import PowertoolsEffects
+
+        return PowertoolsEffects(STORE, SystemClock()).once(guarded, fn)
+
+
 PORTS = WorkerPorts(
     queue=QUEUE,
     stage=SETTINGS.stage,
     store=STORE,
-    mailbox=SqsMailbox(boto3.client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
-    files=S3Files(boto3.client("s3", config=CLIENT), SETTINGS.bucket),
-    effects=PowertoolsEffects(STORE, SystemClock()),
+    mailbox=SqsMailbox(SESSION.create_client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
+    files=S3Files(OnFirstUse(lambda: SESSION.create_client("s3", config=CLIENT)), SETTINGS.bucket),
+    effects=Effects(),
     catalogue=Catalogue(),
     clock=SystemClock(),
     log=LOG,
