@@ -14,9 +14,9 @@ import schemathesis
 from hypothesis import strategies as st
 
 from shared.jobs._outside_address import Url
+from tests.contract.dns import fits
 
 JOB_TYPES = Path(__file__).parents[2] / "shared" / "jobs"
-LONGEST_ADDRESS = 254
 SENDER = ("acme-eu", "Jobs Team <jobs@example.com>")  # shared/senders.py
 SHORT_ADDRESS = "someone@example.com"
 NOBODY = "http://127.0.0.1:9/"  # the discard port
@@ -76,15 +76,7 @@ def short_addresses(written: Any) -> Any:
     """An address, or a list of them, each whose domain is too long for DNS replaced."""
     if isinstance(written, list):
         return [short_addresses(each) for each in written]
-    return SHORT_ADDRESS if isinstance(written, str) and len(for_dns(written)) > LONGEST_ADDRESS else written
-
-
-def for_dns(address: str) -> str:
-    """Of "Ö <a@bä.de>" it is "a@xn--b-zfa.de"."""
-    local, _, domain = address.rpartition("@")
-    labels = domain.removesuffix(">").split(".")
-    encoded = [label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels]
-    return f"{local.rpartition('<')[2]}@{'.'.join(encoded)}"
+    return SHORT_ADDRESS if isinstance(written, str) and not fits(written) else written
 
 
 def valid(case: Any) -> bool:
