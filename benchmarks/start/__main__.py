@@ -27,7 +27,7 @@ WITH_FILES = ("exports.month-end", "thumbnails")
 
 LATER = {
     "the first effect": "lambdas.worker.handler, shared.adapters.effects",
-    "the first file": "lambdas.worker.handler; lambdas.worker.handler.PORTS.files._client.get_object",
+    "the first file": "lambdas.worker.handler as worker; worker.SESSION.create_client('s3', config=worker.CLIENT)",
 }
 _COMMON = {"stage": "bench", "prefix": "bench", "jobs_table": "jobs", "code_version": "1"}
 _LINE = "{:<28}{:>10}{:>11}{:>8}  {}"

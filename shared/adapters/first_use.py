@@ -10,8 +10,8 @@ from typing import Any
 class OnFirstUse:
     """Stands for an AWS client, which `make` makes when the first of its methods is asked for; one for all threads.
 
-    What `make` raises reaches that caller, and the next one tries again. An S3 client costs a cold start some 60 ms of
-    CPU.
+    What `make` raises reaches that caller, and the next one tries again. `make startbench` says what that
+    spares a cold start.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
