@@ -125,6 +125,7 @@ def as_found(found: Job, now: datetime) -> Seen:
         lease_expires_at=found.lease_expires_at,
         outbox=found.outbox,
         published_at=found.published_at,
+        reason=found.reason,
         stall_limit=DEFAULT_STALL_LIMIT,
     )
 

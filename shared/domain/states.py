@@ -51,7 +51,7 @@ OUTBOX_OPEN = "open"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What the caller knew when it decided on the move. None = not known; a move that needs it refuses to be made
-    (ValueError), except `outbox` and `published_at`, where None is itself what was seen: nothing there.
+    (ValueError), except `outbox`, `published_at` and `reason`, where None is itself what was seen: nothing there.
     """
 
     now: datetime | None = None
@@ -62,6 +62,7 @@ class Seen:
     lease_expires_at: datetime | None = None
     outbox: str | None = None
     published_at: datetime | None = None
+    reason: str | None = None
     horizon: datetime | None = None
     stall_limit: int | None = None
     checkpoint: Mapping[str, object] | None = None
@@ -456,7 +457,8 @@ EXPIRE = Transition(
     name="expire",
     arms=(_from(State.SCHEDULED, State.QUEUED, State.RETRYING),),
     target=State.EXPIRED,
-    guards=(DEADLINE_PASSED,),
+    # What stood in its way is read first and written with the end: another worker may have found out more meanwhile.
+    guards=(DEADLINE_PASSED, AsSeen("reason")),
     sets=("reason", "ended_at", "expires_at"),
     drops=(*_AT_REST, "outbox"),
 )

@@ -218,11 +218,7 @@ EXPLAINED = (
         "A ring too many is a spare doorbell: its dispatch is current, so it makes no other stale.",
     ),
     Reason(
-        (
-            "redispatch: without dispatch = seen",
-            "redispatch: without dispatch +1",
-            "redispatch: without outbox := open",
-        ),
+        ("redispatch: without dispatch = seen", "redispatch: without dispatch +1"),
         "A retrying job past its time may be queued whoever saw it; what then lacks its ring is rung again as lost.",
     ),
     Reason(

@@ -38,6 +38,7 @@ class Record:
     marked: bool
     rings: bool
     effect: tuple[str, int] | None
+    reasoned: bool
     fault: str | None
 
     @property
@@ -71,6 +72,7 @@ def looks(job: Job) -> tuple[object, ...]:
         job.dead_key,
         None if job.checkpoint is None else job.checkpoint["page"],
         None if effect is None else (effect.status, effect.run),
+        job.reason,
     )
 
 
@@ -93,5 +95,6 @@ def record_of(job: Job) -> Record:
         marked=job.published_at is not None,
         rings=job.outbox == OUTBOX_OPEN and job.state in (State.QUEUED, State.DEAD),
         effect=None if effect is None else (effect.status, effect.run),
+        reasoned=job.reason is not None,
         fault=fault_in(job),
     )

@@ -18,7 +18,7 @@ from shared.domain.repair import Fate, Repair, broken, fate
 from shared.domain.states import Seen, Transition
 from tests.builders import NOW
 from tests.model.record import AHEAD, EFFECT_NAME, PAST, Record, looks, record_of
-from tests.model.writes import changes
+from tests.model.writes import WRITTEN, changes
 
 RETENTION = timedelta(days=20)
 """Of messages. Longer than PAST is ago: a doorbell is known to be lost by an empty queue, never by its age."""
@@ -66,22 +66,24 @@ class Records:
         lease: str = "",
         outbox: str = "",
         marked: bool = False,
+        reasoned: bool = False,
         page: int = 0,
         effect: str = "",
     ) -> Record | None:
         """The record after this move, or None where the table refuses it.
 
-        dispatch … marked  what the caller had seen: a lease "live" or "lapsed", a mark of the relay
+        dispatch … reasoned  what the caller had seen: a lease "live" or "lapsed", a mark of the relay,
+                           a reason
         holder             also the token that a lease writes; page: the checkpoint; effect: the status written
         """
         if record is None:
             return None  # every move needs a record; only submit does not (see submit.py)
-        key = (record, name, dispatch, run, holder, attempts, lease, outbox, marked, page, effect)
+        key = (record, name, dispatch, run, holder, attempts, lease, outbox, marked, reasoned, page, effect)
         try:
             return self._moves[key]
         except KeyError:
             pass
-        seen = self._seen(dispatch, run, holder, attempts, lease, outbox, marked, page)
+        seen = self._seen(dispatch, run, holder, attempts, lease, outbox, marked, reasoned, page)
         row = self.table[name]
         written = changes(row, holder, page, effect, run)
         answer = self.ask(record.job, row, seen, written)
@@ -99,6 +101,7 @@ class Records:
         lease: str,
         outbox: str,
         marked: bool,
+        reasoned: bool,
         page: int,
     ) -> Seen:
         return Seen(
@@ -110,6 +113,7 @@ class Records:
             lease_expires_at=LEASES[lease],
             outbox=outbox or None,
             published_at=PAST if marked else None,
+            reason=WRITTEN["reason"] if reasoned else None,
             horizon=NOW,
             stall_limit=self.stall_limit,
             checkpoint={"page": page},

@@ -62,7 +62,7 @@ def decides(world: World, place: int, worker: Worker, model: JobModel, what: str
         label = f"worker: {what} is refused, {'acknowledged' if forgets else 'left'}, {_told(found)}"
         return model.step(label, acknowledging(world, place) if forgets else leaves(world, place))
     assert found is not None
-    decided = bare(worker, FOLLOWS)._replace(seen=(following.name, found.dispatch, found.run))
+    decided = bare(worker, FOLLOWS)._replace(seen=(following.name, found.dispatch, found.run, found.reasoned))
     if following is Next.RENEW:
         decided = decided._replace(holder=worker.holder)
     label = f"worker: {what} is refused, will {following.name.lower()}, {_told(found)}"
@@ -81,14 +81,16 @@ def _wrongly_revives(found: Record | None, worker: Worker, model: JobModel) -> b
 
 def follows(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
     """The write that a refusal led to."""
-    following, dispatch, run = worker.seen  # type: ignore[misc]
+    following, dispatch, run, reasoned = worker.seen  # type: ignore[misc]
     if following == Next.RECLAIM.name:
         yield from _reclaims(world, place, worker, dispatch, run, model)
         return
     if following == Next.RENEW.name:
         yield _renews(world, place, worker, run, model)
         return
-    record = model.records.apply(world.record, ENDINGS[following], dispatch=dispatch, run=run, lease="lapsed")
+    record = model.records.apply(
+        world.record, ENDINGS[following], dispatch=dispatch, run=run, lease="lapsed", reasoned=reasoned
+    )
     if record is None or world.record is None:
         yield decides(world, place, worker, model, following.lower())
         return
@@ -96,7 +98,10 @@ def follows(world: World, place: int, worker: Worker, model: JobModel) -> Iterat
     if following == Next.REPLAY.name:
         ghost = ghost._replace(replayed=True, in_row=0, spent=0)
     ended = model.written(acknowledging(world, place), record)._replace(ghost=ghost)
-    yield model.step(f"worker: {ENDINGS[following]}", ended, broken=broken_end(world, following, dispatch, model))
+    broken = broken_end(world, following, dispatch, model)
+    if following.startswith("EXPIRE") and world.record.reasoned != reasoned:
+        broken = "(o) an expiry hides what stood in its way"
+    yield model.step(f"worker: {ENDINGS[following]}", ended, broken=broken)
 
 
 def _renews(world: World, place: int, worker: Worker, run: int, model: JobModel) -> Step:

@@ -59,7 +59,7 @@ class Worker(NamedTuple):
     slot    the place in the queue of its message; -1: none, or a handler thread whose attempt was closed
     run     of its lease, and the token it wrote; 0 and "" before it has one
     passed  its lease has ended, whether it knows or not
-    seen    what it decided on a refusal: (decision, dispatch, run)
+    seen    what it decided on a refusal: (decision, dispatch, run, whether it had a reason)
     """
 
     step: str = IDLE
@@ -70,7 +70,7 @@ class Worker(NamedTuple):
     run: int = 0
     holder: str = ""
     passed: bool = False
-    seen: tuple[str, int, int] | tuple[()] = ()
+    seen: tuple[str, int, int, bool] | tuple[()] = ()
 
     def __str__(self) -> str:
         return f"worker(run {self.run})" if self.run else "worker"

@@ -98,6 +98,30 @@ def test_a_job_that_defers_itself_until_it_is_too_old_keeps_its_own_word() -> No
     assert (job.state, job.reason) == (State.EXPIRED, f"{TOO_OLD}; in its way: no rates yet")
 
 
+def test_an_expiry_keeps_what_another_worker_learned_while_it_was_being_written() -> None:
+    """Its copy of the same message, on a machine whose clock is two seconds behind, ran the job meanwhile."""
+    world = World(handler=lambda payload, run: Defer(timedelta(), "no rates yet"))
+    message = world.submitted(a_job(deadline_at=NOW + MINUTE))
+    world.clock.forward(MINUTE)
+    elsewhere: list[Outcome | None] = []
+
+    class Meanwhile(RecordedMeter):
+        def alert(self, alert: Alert, **about: Any) -> None:
+            if not elsewhere:
+                world.clock.forward(-2 * SECOND)
+                elsewhere.append(world.deliver(message))
+                world.clock.forward(2 * SECOND)
+            super().alert(alert, **about)
+
+    run_batch([message], replace(world.ports, meter=Meanwhile()))
+    world.clock.forward(MINUTE)
+    world.deliver(replace(message, receives=2))
+
+    assert elsewhere == [Outcome.DEFERRED]
+    job = world.found(message)
+    assert (job.state, job.run, job.reason) == (State.EXPIRED, 1, f"{TOO_OLD}; in its way: no rates yet")
+
+
 def sweeper(world: World, meter: RecordedMeter, dlq: MemoryDeadLetters | None = None) -> SweeperPorts:
     return SweeperPorts(
         store=world.store,
