@@ -71,11 +71,14 @@ class Cloud:
         table = self.up.outputs["JobsTable"]
         return from_item(self.dynamodb.get_item(TableName=table, Key=job_key(job_id), ConsistentRead=True)["Item"])
 
-    def stored_items(self) -> int:
-        """How many items the jobs table and the exports table hold together."""
+    def stored_items(self) -> set[tuple[str, str]]:
+        """The keys of what a request stored: job records, payloads, exports. Not the history of runs, which other
+        tests' jobs go on writing; and what one of those ends with may be gone at the next look.
+        """
         tables = (self.up.outputs["JobsTable"], f"{self.up.outputs['Prefix']}-exports")
-        pages = (p for t in tables for p in self.dynamodb.get_paginator("scan").paginate(TableName=t, Select="COUNT"))
-        return sum(page["Count"] for page in pages)
+        found = (self.dynamodb.get_paginator("scan").paginate(TableName=table) for table in tables)
+        keys = {(item["pk"]["S"], item["sk"]["S"]) for pages in found for page in pages for item in page["Items"]}
+        return {(pk, sk) for pk, sk in keys if not sk.startswith("RUN#")}
 
     @cached_property
     def dynamodb(self) -> Any:
