@@ -39,6 +39,7 @@ CLIENT = Config(
 )
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
 DYNAMODB = SESSION.create_client("dynamodb", config=CLIENT)
+CATALOGUE = Catalogue()
 STORE = DynamoJobStore(DYNAMODB, SETTINGS.jobs_table)
 
 
@@ -59,10 +60,10 @@ PORTS = WorkerPorts(
     mailbox=SqsMailbox(SESSION.create_client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
     files=S3Files(OnFirstUse(lambda: SESSION.create_client("s3", config=CLIENT)), SETTINGS.bucket),
     effects=Effects(),
-    catalogue=Catalogue(),
+    catalogue=CATALOGUE,
     clock=SystemClock(),
     log=LOG,
-    meter=PowertoolsMeter(),
+    meter=PowertoolsMeter(own_metrics=CATALOGUE.own_metrics),
     share=LaneShare(QUEUE, DynamoShares(DYNAMODB, SETTINGS.controls_table), SystemClock(), LOG),
     code_version=SETTINGS.code_version,
     dice=random.random,

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,31 +53,47 @@ def _safe(value: Any) -> Any:
 
 
 class PowertoolsMeter:
-    """Meter as CloudWatch embedded metrics."""
+    """Meter as CloudWatch embedded metrics. `own_metrics`: whether this job type has asked for metrics of its own."""
+
+    def __init__(self, own_metrics: Callable[[str], bool] = lambda _: False) -> None:
+        self._own_metrics = own_metrics
 
     def emit(self, queue: str, counted: Sequence[Measured]) -> None:
-        """See Meter. One line per job type and batch. A fresh object each time: the shared one of Powertools miscounts
-        under threads.
+        """See Meter. One line per batch for the lane, and one more for each type with metrics of its own: that one
+        counts for both.
         """
-        by_type: dict[str, list[Measured]] = {}
+        lines: dict[str | None, list[Measured]] = {}
         for one in counted:
-            by_type.setdefault(one.type or "unknown", []).append(one)
-        for job_type, ended in by_type.items():
-            metrics = EphemeralMetrics(namespace=NAMESPACE)
-            metrics.add_dimension("queue", queue)
-            metrics.add_dimension("type", job_type)
+            lines.setdefault(one.type if self._own_metrics(one.type) else None, []).append(one)
+        for job_type, ended in lines.items():
+            metrics = _of_lane(queue)
+            if job_type is not None:
+                metrics.add_dimensions(queue=queue, type=job_type)
             for name, unit, value in _values(ended):
                 metrics.add_metric(name, unit, value)
-            metrics.flush_metrics()
+            _write(metrics)
 
     def alert(self, alert: Alert, *, queue: str, type: str, job: str) -> None:
-        """See Meter. One write for the whole line; between the two of flush_metrics another thread's line may fall."""
-        metrics = EphemeralMetrics(namespace=NAMESPACE, service="")  # whoever tells of it counts in one and the same
-        metrics.add_dimension("queue", queue)
+        """See Meter."""
+        metrics = _of_lane(queue)
         metrics.add_metadata("type", type)
         metrics.add_metadata("job", job)
         metrics.add_metric(alert_metric(alert), MetricUnit.Count, 1.0)
-        sys.stdout.write(json.dumps(metrics.serialize_metric_set(), separators=(",", ":")) + "\n")
+        _write(metrics)
+
+
+def _of_lane(queue: str) -> EphemeralMetrics:
+    """Under the lane alone: without a service, whoever tells of it counts in one and the same. A fresh object each
+    time: the shared one of Powertools miscounts under threads.
+    """
+    metrics = EphemeralMetrics(namespace=NAMESPACE, service="")
+    metrics.add_dimension("queue", queue)
+    return metrics
+
+
+def _write(metrics: EphemeralMetrics) -> None:
+    """One write for the whole line; between the two of flush_metrics another thread's line may fall."""
+    sys.stdout.write(json.dumps(metrics.serialize_metric_set(), separators=(",", ":")) + "\n")
 
 
 def _values(ended: Sequence[Measured]) -> list[tuple[str, MetricUnit, float]]:

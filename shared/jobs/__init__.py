@@ -53,6 +53,7 @@ def job_type(
     requires_result: bool = False,
     open_to_tenants: bool = False,
     shared_files: tuple[str, ...] = (),
+    own_metrics: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated function as the handler of job type `name`; the payload model is the annotation of its
     first parameter. Without a `lease` it is the deadline and FINISHING_MARGIN. Raises DeclarationError, by name, for
@@ -108,6 +109,7 @@ def job_type(
             requires_result=requires_result,
             open_to_tenants=open_to_tenants,
             shared_files=shared_files,
+            own_metrics=own_metrics,
         )
         return handler
 
@@ -144,6 +146,10 @@ class Catalogue:
             return None
         self._known[name] = found = self._declared_in(module)
         return found
+
+    def own_metrics(self, name: str) -> bool:
+        """Whether this type has asked to be counted apart; one that was never loaded here has not."""
+        return name in self._known and self._known[name].own_metrics
 
     def all(self) -> Mapping[str, JobType]:
         """Every job type, by name."""

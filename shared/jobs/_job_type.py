@@ -38,6 +38,7 @@ class JobType:
     requires_result  a run that returns no StoredFile has failed
     open_to_tenants  a tenant may submit it with its own token; without it only trusted callers may
     shared_files     prefixes its jobs reach whosever they are, besides their own tenant's files
+    own_metrics      counted apart as well, not only with its lane: about eight custom metrics more
     """
 
     name: str
@@ -53,6 +54,7 @@ class JobType:
     requires_result: bool
     open_to_tenants: bool = False
     shared_files: tuple[str, ...] = ()
+    own_metrics: bool = False
 
     @property
     def tenant_field(self) -> str | None:

@@ -7,6 +7,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aws_lambda_powertools import Logger
 from shared import telemetry
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
 from shared.domain.outcome import Alert, Outcome
+from shared.jobs import Catalogue
 from shared.ports import Measured
 
 
@@ -23,25 +25,59 @@ def measured(**fields: Any) -> Measured:
     return Measured(**(values | {"since_submit": timedelta(seconds=5)} | fields))
 
 
-def test_a_batch_is_one_metric_line_per_job_type_with_what_an_operator_asks_for(
-    capsys: pytest.CaptureFixture[str],
+MIXED = [
+    measured(),
+    measured(outcome=Outcome.RETRYING_IN_DUE, attempt=2, reclaimed=True),
+    Measured(type="note", outcome=Outcome.STALE),
+]
+LANE, LANE_AND_TYPE = ["queue"], ["queue", "type"]
+
+
+def test_a_batch_is_one_metric_line_of_its_lane_with_what_an_operator_asks_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    PowertoolsMeter().emit(
-        "exports.month-end",
-        [
-            measured(),
-            measured(outcome=Outcome.RETRYING_IN_DUE, attempt=2, reclaimed=True),
-            Measured(type="note", outcome=Outcome.STALE),
-        ],
-    )
-    export, note = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (export["queue"], export["type"]) == ("exports.month-end", "invoice-export")
-    assert (export["Completed"], export["RetryingInDue"], export["LeaseExpiries"]) == ([1.0], [1.0], [1.0])
-    assert (export["RunTime"], export["TotalTime"], export["Attempt"]) == ([2000.0, 2000.0], [5000.0], [1.0, 2.0])
-    assert export["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Holdfast"
-    assert {"queue", "type"} <= set(export["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0])
-    assert note["Stale"] == [1.0]
-    assert "RunTime" not in note
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "worker")
+    PowertoolsMeter().emit("exports.month-end", MIXED)
+    (line,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert line["queue"] == "exports.month-end"
+    assert (line["Completed"], line["RetryingInDue"], line["Stale"]) == ([1.0], [1.0], [1.0])
+    assert line["LeaseExpiries"] == [1.0]
+    assert (line["RunTime"], line["TotalTime"], line["Attempt"]) == ([2000.0, 2000.0], [5000.0], [1.0, 2.0])
+    assert line["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Holdfast"
+    assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [LANE]
+
+
+COUNTED_APART = '''
+from shared.domain.run import Run
+from shared.jobs import Payload, job_type
+
+@job_type("invoice-export", queue="exports.month-end", own_metrics=True)
+def invoice_export(payload: Payload, run: Run) -> None:
+    """Does nothing."""
+'''
+
+
+def test_a_type_that_asks_for_its_own_metrics_counts_for_itself_and_for_its_lane(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "jobs_counted_apart"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "invoice_export.py").write_text(COUNTED_APART)
+    monkeypatch.syspath_prepend(tmp_path)
+    catalogue = Catalogue(package.name)
+    meter = PowertoolsMeter(catalogue.own_metrics)
+    meter.emit("exports.month-end", MIXED)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert '"type"' not in line, "counting loads no job type: one that does not load has no metrics of its own"
+    assert catalogue.get("invoice-export")
+    meter.emit("exports.month-end", MIXED)
+    export, others = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert export["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [LANE, LANE_AND_TYPE]
+    assert (export["queue"], export["type"], export["Completed"]) == ("exports.month-end", "invoice-export", [1.0])
+    assert others["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [LANE]
+    assert others["Stale"] == [1.0]
+    assert not {"type", "Completed", "RunTime"} & set(others)
 
 
 def test_an_alert_is_one_whole_line_under_its_queue_alone_that_names_the_job(
