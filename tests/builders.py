@@ -16,7 +16,7 @@ from shared.ports import Measured, Message, Ring, Unsent
 from shared.queues import Queue
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 def a_minute_left() -> timedelta:

@@ -13,7 +13,7 @@ from shared.adapters.sqs import message_of
 from shared.domain.doorbell import Bell
 from shared.domain.job import Job
 from shared.domain.states import OUTBOX_OPEN, State
-from shared.errors import StoreUnavailable
+from shared.errors import StoreUnavailable, TransientFailure
 from shared.operations.run import run_batch
 from shared.operations.sweep import Repaired, SweeperPorts, sweep_dead_letters
 from shared.ports import Message
@@ -204,3 +204,14 @@ class Lane:
     def _wait(self, until: datetime) -> None:
         self.world.clock.forward(max(min(self._next(), until) - self._now, timedelta()))
         self.work.expire(self._now)
+
+
+def busy_at_first(failed: set[str]) -> Callable[[Any, Any], None]:
+    """Each job fails once, then works."""
+
+    def handler(payload: Any, run: Any) -> None:
+        if run.job_id not in failed:
+            failed.add(run.job_id)
+            raise TransientFailure("busy")
+
+    return handler

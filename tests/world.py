@@ -23,8 +23,7 @@ from shared.ports import Message
 from shared.queues import QUEUES
 from tests.builders import NOW, MemoryMailbox, RecordedLog, RecordedMeter, TestClock, a_message
 
-LEASE = timedelta(seconds=30)
-SECOND = timedelta(seconds=1)
+DEFAULT_LEASE = timedelta(seconds=30)
 
 
 class Order(Payload):
@@ -45,7 +44,7 @@ class OneType:
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     policy: RetryPolicy = field(default_factory=lambda: replace(DEFAULT_POLICY, spread=timedelta()))
     deadline: timedelta = timedelta(minutes=10)
-    lease: timedelta = LEASE
+    lease: timedelta = DEFAULT_LEASE
     queue: str = "exports.month-end"
 
     def get(self, name: str) -> JobType | None:
@@ -76,7 +75,7 @@ class World:
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     policy: RetryPolicy = field(default_factory=lambda: replace(DEFAULT_POLICY, spread=timedelta()))
     deadline: timedelta = timedelta(minutes=10)
-    lease: timedelta = LEASE
+    lease: timedelta = DEFAULT_LEASE
     time_left: timedelta = timedelta(minutes=14)
     store: MemoryJobStore = field(default_factory=MemoryJobStore)
     mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)

@@ -61,7 +61,7 @@ def test_every_row_of_the_page_is_read() -> None:
 @pytest.mark.parametrize(
     ("row", "gone", "bare"),
     [
-        ("| 1 | a | b | `tests/unit/test_run.py::test_no_such_promise` |", True, False),
+        ("| 1 | a | b | `tests/promises/test_leases.py::test_no_such_promise` |", True, False),
         ("| 1 | a | b | `tests/unit/test_gone.py::test_a` |", True, False),
         ("| 1 | a | b | not yet |", False, True),
     ],

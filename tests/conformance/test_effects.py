@@ -18,9 +18,9 @@ from shared.domain.outcome import Outcome
 from shared.domain.states import START_EFFECT, Seen, State
 from shared.errors import DeterministicFailure, MoveRefused, StoreUnavailable, TransientFailure
 from shared.ports import JobStore, Message
-from tests.builders import NOW, a_job, a_message, a_running_job
+from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
 from tests.moves import seen_for
-from tests.world import LEASE, SECOND, Order, World
+from tests.world import DEFAULT_LEASE, Order, World
 
 
 @dataclass
@@ -93,7 +93,7 @@ def test_an_interrupted_effect_is_taken_over_when_the_lease_ends_not_before_and_
     begun = {"charge": Effect(status=EFFECT_STARTED, run=1, at=NOW)}
     message = world.submitted(a_running_job(effects=begun))
     assert world.deliver(message) is Outcome.WAITING
-    world.clock.forward(LEASE + 3 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
     assert world.deliver(message) is Outcome.COMPLETED
     assert provider.calls == ["charge"]
     assert effects_of(world, message)["charge"].run == 2
@@ -128,7 +128,7 @@ def test_an_at_most_once_effect_is_never_begun_twice_and_stops_for_a_human(world
     assert (world.found(raised).error_class, world.found(raised).attempts) == ("unknown-outcome", 2)
     begun = {"notify-bank": Effect(status=EFFECT_STARTED, run=1, at=NOW)}
     interrupted = world.submitted(a_running_job(effects=begun))
-    world.clock.forward(LEASE + 3 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
     assert world.deliver(interrupted) is Outcome.DEAD
     assert len(provider.calls) == 1
 
@@ -200,7 +200,7 @@ def test_a_stale_worker_can_neither_start_nor_finish_nor_erase_an_effect(world: 
 
         def frozen(message: Message = message, b_calls: list[int] = b_calls, ending: str = ending) -> int:
             world.handler = lambda payload, run: run.once("charge", lambda: b_calls.append(1) or 7) and None
-            world.clock.forward(LEASE + 4 * SECOND)
+            world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
             assert world.deliver(message) is Outcome.COMPLETED
             if ending == "raises":
                 raise TransientFailure("too late")

@@ -27,8 +27,8 @@ from shared.errors import (
     TransientFailure,
 )
 from shared.ports import JobStore, Message
-from tests.builders import NOW, a_job, a_message
-from tests.world import LEASE, SECOND, World
+from tests.builders import NOW, SECOND, a_job, a_message
+from tests.world import DEFAULT_LEASE, World
 
 START = ("start effect", "start effect (at most once)")
 
@@ -74,9 +74,9 @@ def spoil(world: World, moves: tuple[str, ...], *answers: Answer) -> list[str]:
 
 def taken_over(world: World, message: Message) -> None:
     """Another worker has the job now: its lease was over."""
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     now, found = world.clock.now(), world.found(message)
-    theirs = {"lease_expires_at": now + LEASE, "started_at": now, "code_version": "abc1234"}
+    theirs = {"lease_expires_at": now + DEFAULT_LEASE, "started_at": now, "code_version": "abc1234"}
     world.store.apply(message.job_id, RECLAIM, as_found(found, now), holder="other", **theirs)
 
 
@@ -113,7 +113,7 @@ def test_a_start_whose_answer_comes_after_the_leases_end_begins_nothing_and_leav
 
     def late(call: Callable[[], Job]) -> Job:
         after = call()
-        world.clock.forward(LEASE)
+        world.clock.forward(DEFAULT_LEASE)
         return call() if how == "refused" else after
 
     spoil(world, START, late)
@@ -377,7 +377,7 @@ def test_a_renewal_the_table_did_not_take_at_once_costs_a_handler_that_reports_s
     world.handler = handler
     message = world.submitted(a_job())
     assert world.deliver(message) is Outcome.COMPLETED
-    assert min(left) == LEASE
+    assert min(left) == DEFAULT_LEASE
 
 
 def test_a_cancellation_insists_on_the_record_it_reads(world: World) -> None:
@@ -535,7 +535,7 @@ def test_a_worker_that_vanishes_for_good_hides_no_reason_that_was_known(world: W
     for _ in range(2):
         with pytest.raises(SystemExit):
             world.deliver(message)
-        world.clock.forward(LEASE + 4 * SECOND)
+        world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     world.store.apply = plain  # type: ignore[method-assign]
     assert world.deliver(message) is Outcome.DEAD
     job = world.found(message)

@@ -16,7 +16,7 @@ from shared.domain.states import State
 from shared.operations.submit import JobRequest, transact_items
 from tests.aws import create_jobs_table
 from tests.builders import NOW
-from tests.unit.test_submit import Notes
+from tests.promises.test_door import Notes
 
 ORDER = {"pk": {"S": "ORDER#1"}, "sk": {"S": "ORDER"}}
 

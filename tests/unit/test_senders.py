@@ -15,7 +15,7 @@ from shared.jobs import Catalogue, JobType
 from shared.queues import QUEUES, SEND_EMAIL
 from shared.senders import EVERY_TENANT, SENDERS, Sender, declare, sender_of
 from tests.api import Client
-from tests.unit.test_tenants import run_job, stored
+from tests.promises.test_tenants import run_job, stored
 
 MAIL = {"to": ["ada@reader.example.org"], "subject": "s", "text": "t", "fromAddress": "jobs@a.example"}
 TYPES = ("send-email", "send-bulk-email")

@@ -19,10 +19,18 @@ from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.queues import QUEUES
 from tests.api import Client
-from tests.builders import MINUTE, NOW, MemoryDeadLetters, RecordedMeter, a_job, a_message, a_running_job
+from tests.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    MemoryDeadLetters,
+    RecordedMeter,
+    a_job,
+    a_message,
+    a_running_job,
+)
 from tests.world import OneType, World, raising
-
-SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
 
 class NeverLoads(OneType):
@@ -39,6 +47,17 @@ def until_final(world: World, message: Any, ports: Any) -> Job:
             return job
         message = replace(world.when_due(message), receives=message.receives + 1 if job.due_key is None else 1)
     raise AssertionError(f"never ended: {world.found(message)}")
+
+
+def sweeper(world: World, meter: RecordedMeter, dlq: MemoryDeadLetters | None = None) -> SweeperPorts:
+    return SweeperPorts(
+        store=world.store,
+        dead_letters=dlq or MemoryDeadLetters(),
+        clock=world.clock,
+        log=world.log,
+        meter=meter,
+        queues=QUEUES,
+    )
 
 
 def test_a_job_whose_type_never_loads_is_told_of_at_once_and_expires_with_the_reason() -> None:
@@ -120,17 +139,6 @@ def test_an_expiry_keeps_what_another_worker_learned_while_it_was_being_written(
     assert elsewhere == [Outcome.DEFERRED]
     job = world.found(message)
     assert (job.state, job.run, job.reason) == (State.EXPIRED, 1, f"{TOO_OLD}; in its way: no rates yet")
-
-
-def sweeper(world: World, meter: RecordedMeter, dlq: MemoryDeadLetters | None = None) -> SweeperPorts:
-    return SweeperPorts(
-        store=world.store,
-        dead_letters=dlq or MemoryDeadLetters(),
-        clock=world.clock,
-        log=world.log,
-        meter=meter,
-        queues=QUEUES,
-    )
 
 
 def test_the_sweeper_tells_of_what_it_expires_before_it_does() -> None:

@@ -18,6 +18,8 @@ from tests.world import World as WorkerWorld
 from tests.world import raising
 
 ASKED = ("ada", "wrong month")
+
+
 LEASED = {"holder": "h", "lease_expires_at": NOW + timedelta(seconds=30), "started_at": NOW, "code_version": "abc1234"}
 
 

@@ -33,7 +33,11 @@ from tests.builders import (
 from tests.world import OneType, World
 
 STANDARD, FIFO = "exports.month-end", "webhooks.partner-a"
+
+
 TICK, LOOK_AHEAD = timedelta(minutes=1), timedelta(minutes=3)
+
+
 MOST_LOSSES = 6
 """Of one job in a row; after ten the repairs, which back off, would come after its deadline of 24 h."""
 

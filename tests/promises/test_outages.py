@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from shared.domain.repair import Repair
-from shared.domain.retry import FailureClass
 from shared.domain.states import State
-from shared.errors import StoreUnavailable, TransientFailure
-from tests.builders import NOW
-from tests.lane import Lane
+from shared.errors import StoreUnavailable
+from tests.builders import DAY, HOUR, MINUTE, NOW, SECOND
+from tests.lane import Lane, busy_at_first
 from tests.world import World
 
-SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 LANES = ("exports.month-end", "webhooks.partner-a")
+
+
 NO_RIGHT = PermissionError("AccessDeniedException: not authorized to perform dynamodb:UpdateItem")
+
+
 UNREADABLE = ValueError("attribute 'state' is no State: 'archived'")
-
-
-def busy_at_first(failed: set[str]) -> Callable[[Any, Any], None]:
-    """Each job fails once, then works."""
-
-    def handler(payload: Any, run: Any) -> None:
-        if run.job_id not in failed:
-            failed.add(run.job_id)
-            raise TransientFailure("busy")
-
-    return handler
 
 
 @pytest.mark.parametrize("queue", LANES)
@@ -113,58 +102,3 @@ def test_a_record_that_nobody_can_ever_read_ends_in_the_dlq_for_a_human_before_s
     lane.table.broken = UNREADABLE
     assert lane.sweep_dead_letters() == []
     assert len(lane.dead.messages) == 1, "the sweeper cannot read it either, and leaves it there"
-
-
-# ---- what SQS moved all the same ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("queue", LANES)
-@pytest.mark.parametrize("waiting", [False, True], ids=["queued", "retrying"])
-def test_a_message_moved_away_while_the_table_may_have_been_gone_is_rung_anew_and_its_job_runs(
-    queue: str, waiting: bool
-) -> None:
-    lane = Lane(World(queue=queue, handler=busy_at_first(set()) if waiting else lambda payload, run: None))
-    job = lane.submit()
-    lane.until(lambda: lane.found(job).state is (State.RETRYING if waiting else State.QUEUED))
-    lane.without_table(3 * DAY + HOUR)
-    lane.moved_away(job)
-    repair = Repair.REDISPATCH if waiting else Repair.RING_AGAIN
-    assert [(one.invariant, one.repair) for one in lane.sweep_dead_letters()] == [("parked-by-sqs", repair)]
-    assert lane.dead.messages == {}
-    lane.until(lambda: lane.found(job).state is State.COMPLETED)
-
-
-@pytest.mark.parametrize("queue", LANES)
-def test_a_message_moved_away_sooner_than_an_absent_table_could_do_it_parks_its_job(queue: str) -> None:
-    lane = Lane(World(queue=queue))
-    job = lane.submit()
-    lane.throttled(job, lane.queue.max_receives + 1)
-    lane.for_(2 * DAY)
-    assert [(one.repair, one.done) for one in lane.sweep_dead_letters()] == [(Repair.PARK, True)]
-    assert lane.found(job).error_class == FailureClass.NEVER_RAN
-
-
-@pytest.mark.parametrize("queue", LANES)
-def test_a_job_that_no_worker_could_start_in_its_whole_age_is_parked_however_long_that_took(queue: str) -> None:
-    lane = Lane(World(queue=queue))
-    job = lane.submit(deadline_at=NOW + 4 * DAY)
-    lane.throttled(job, lane.queue.max_receives + 1)
-    lane.for_(5 * DAY)
-    assert [one.repair for one in lane.sweep_dead_letters()] == [Repair.PARK]
-
-
-def test_a_waiting_job_whose_message_was_moved_away_is_rung_once_its_wait_is_over_and_not_before() -> None:
-    lane = Lane(World(queue="webhooks.partner-a"))
-
-    def waits_for_days(payload: Any, run: Any) -> None:
-        if run.attempt == 1:
-            raise TransientFailure("busy", retry_after=5 * 24 * 3600)
-
-    lane.world.handler = waits_for_days
-    job = lane.submit()
-    lane.for_(4 * DAY)
-    lane.moved_away(job)
-    assert lane.sweep_dead_letters() == []
-    lane.for_(DAY + HOUR)
-    assert [one.repair for one in lane.sweep_dead_letters()] == [Repair.REDISPATCH]
-    lane.until(lambda: lane.found(job).state is State.COMPLETED)

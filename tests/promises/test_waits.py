@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from shared.adapters.memory import MemoryJobStore
 from shared.adapters.wire import UnreadableRecordError
 from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Defer
-from shared.domain.states import CANCEL, State
+from shared.domain.states import CANCEL, OUTBOX_OPEN, State
 from shared.errors import EnvironmentalFailure, PromotionFailed, TransientFailure
-from shared.operations.redrive import OperatorPorts, cancel, replay
-from shared.operations.submit import MAX_AGE
-from shared.queues import QUEUES
-from tests.builders import NOW, a_job, a_message
+from shared.jobs import JobType
+from shared.operations.promote import PromoterPorts, promote
+from shared.operations.relay import OutboxRecord, RelayPorts, relay
+from shared.operations.submit import MAX_AGE, JobRequest, submit
+from shared.operations.sweep import SweeperPorts, sweep_job
+from shared.queues import MAX_DELAY, QUEUES
+from tests.builders import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    MemoryDeadLetters,
+    MemoryDoorbell,
+    RecordedLog,
+    TestClock,
+    a_job,
+    a_message,
+    a_minute_left,
+)
 from tests.lane import Lane
 from tests.moves import changes_for, seen_for
-from tests.world import SECOND, Order, World, raising, refuse_to_run
-
-MINUTE = timedelta(minutes=1)
+from tests.world import OneType, Order, World, raising, refuse_to_run
 
 
 def waiting(seconds: int, **fields: object) -> World:
     """A handler that fails, on a policy whose one wait is this long."""
     policy = RetryPolicy((timedelta(), timedelta(seconds=seconds)), spread=timedelta())
     return World(handler=raising(TransientFailure("x")), policy=policy, **fields)  # type: ignore[arg-type]
+
+
+LOOK_AHEAD = timedelta(minutes=3)
+
+
+LANES = {"exports.month-end": timedelta(seconds=2), "webhooks.partner-a": 2 * MINUTE}
+"""How late a job may start at most, queueing apart."""
+
+
+class InLane(OneType):
+    """The one type, in the lane the test chooses."""
+
+    lane = ""
+
+    def get(self, name: str) -> JobType | None:
+        found = super().get(name)
+        return found and replace(found, queue=QUEUES[self.lane])
+
+
+def ticks(until: datetime) -> list[datetime]:
+    """The promoter's: some while nothing is near, then 119 s apart, the worst that EventBridge Scheduler makes of a
+    minute.
+    """
+    far = [NOW + n * 5 * HOUR for n in range(1, int((until - NOW) / HOUR / 5))]
+    near = [until - 30 * MINUTE + n * timedelta(seconds=119) for n in range(1, 20)]
+    return far + near
 
 
 def test_a_wait_of_60_s_stays_on_its_message_and_a_longer_one_leaves_it() -> None:
@@ -142,67 +183,6 @@ def test_a_message_released_unstarted_again_and_again_comes_back_a_second_later_
     assert hidden == [0, 0, 1, 30, 60]
 
 
-def test_a_fifo_job_of_a_type_that_no_worker_knows_waits_ever_longer_in_its_place_until_its_deadline() -> None:
-    lane = Lane(World(handler=refuse_to_run, queue="webhooks.partner-a"))
-    job = lane.submit(type="unheard-of", deadline_at=NOW + timedelta(days=10))
-    lane.for_(timedelta(days=9))
-    assert lane.found(job).state is State.RETRYING
-    assert lane.dead.messages == {}
-    lane.until(lambda: lane.found(job).state is State.EXPIRED)
-
-
-# ---- who waits behind a waiting FIFO job ----------------------------------------------------------------------------
-
-
-@dataclass
-class OfOneKey:
-    """A lane with two jobs of one key: the head waits six hours after its first try, the second fails once."""
-
-    lane: Lane = field(init=False)
-    failed: set[str | None] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.lane = Lane(World(handler=self.run, queue="webhooks.partner-a"))
-        self.head = self.lane.submit(ordering_key="k", tenant="head")
-        self.second = self.lane.submit(ordering_key="k", tenant="second")
-        self.lane.for_(timedelta(seconds=1))
-
-    def run(self, payload: Order, run: Any) -> None:
-        if run.tenant not in self.failed:
-            self.failed.add(run.tenant)
-            raise TransientFailure("busy", retry_after=6 * 3600 if run.tenant == "head" else None)
-
-    @property
-    def states(self) -> list[State]:
-        return [self.lane.found(job).state for job in (self.head, self.second)]
-
-
-def test_a_job_that_waited_for_days_behind_another_has_spent_nothing() -> None:
-    of_one_key = OfOneKey()
-    lane = of_one_key.lane
-    lane.without_table(timedelta(days=3))
-    assert lane.message(of_one_key.second).receives > 100
-    lane.until(lambda: lane.found(of_one_key.second).state is State.RETRYING)
-    second = lane.found(of_one_key.second)
-    assert second.next_attempt_at == lane.world.clock.now() + 5 * SECOND, "the first wait of its policy"
-    lane.until(lambda: lane.found(of_one_key.second).state is State.COMPLETED)
-    assert lane.found(of_one_key.head).state is State.COMPLETED
-
-
-@pytest.mark.parametrize("act", ["cancel", "cancel and replay"])
-def test_cancelling_a_fifo_job_that_waits_six_hours_frees_its_key_within_a_quarter_of_an_hour(act: str) -> None:
-    of_one_key = OfOneKey()
-    lane = of_one_key.lane
-    assert of_one_key.states == [State.RETRYING, State.QUEUED]
-    operator = OperatorPorts(store=lane.world.store, clock=lane.world.clock, log=lane.world.log)
-    cancel(of_one_key.head.job_id, "ada", "wrong", operator)
-    if act == "cancel and replay":
-        replay(of_one_key.head.job_id, "ada", "right after all", operator)
-    assert lane.until(lambda: of_one_key.states[1] is State.COMPLETED) <= 15 * MINUTE + 6 * SECOND
-    if act == "cancel and replay":
-        lane.until(lambda: of_one_key.states == [State.COMPLETED] * 2, timedelta(minutes=1))
-
-
 def test_receives_that_never_ran_cost_no_attempt() -> None:
     world = World()
     message = replace(world.submitted(a_job()), receives=10)
@@ -224,9 +204,6 @@ def test_a_defer_of_no_duration_is_refused_by_name(wrong: object) -> None:
     message = world.submitted(a_job())
     assert world.deliver(message) is Outcome.DEAD
     assert world.found(message).error_code == "result-invalid"
-
-
-# ---- promote --------------------------------------------------------------------------------------------------------
 
 
 def test_a_due_job_is_promoted_once_with_a_fresh_doorbell_and_one_not_due_is_left() -> None:
@@ -371,3 +348,40 @@ def test_a_promoted_job_runs_its_next_attempt_from_the_fresh_message_only() -> N
     assert world.deliver(fresh) is Outcome.COMPLETED
     assert world.found(fresh).attempts == 2
     assert a_message(world.found(fresh)).dispatch == 3
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("ahead", [6 * HOUR, 7 * DAY, 90 * DAY])
+def test_a_job_for_later_starts_once_at_its_time_and_is_nowhere_in_flight_until_then(
+    ahead: timedelta, lane: str
+) -> None:
+    """SCENARIOS 18. Neither a message nor a worker holds it; the sweeper, which looks on, sees nothing wrong in it."""
+    store, clock, doorbell, starts = MemoryJobStore(), TestClock(), MemoryDoorbell(), []
+    world = World(handler=lambda p, run: starts.append(clock.now()), store=store, clock=clock, queue=lane)
+    catalogue: Any = InLane(world.handler)
+    catalogue.lane = lane
+    request = JobRequest(type="invoice-export", payload={"tenantId": "a", "month": "2026-05"}, run_at=NOW + ahead)
+    job = submit(request, catalogue=catalogue, store=store, now=NOW, entropy=bytes(10)).job
+    relayed, seen = 0, RecordedLog()
+    ports = {"store": store, "clock": clock, "log": seen, "queues": QUEUES}
+    for at in ticks(NOW + ahead):
+        clock.at = at
+        sweep = sweep_job(
+            job.job_id, SweeperPorts(dead_letters=MemoryDeadLetters(), meter=world.meter, **ports), queue_empty=True
+        )  # type: ignore[arg-type]
+        assert sweep is None, "what waits is not broken"
+        promote(PromoterPorts(**ports), LOOK_AHEAD)  # type: ignore[arg-type]
+        images, relayed = store.images[relayed:], len(store.images)
+        records = [OutboxRecord({}, image) for image in images if image.outbox == OUTBOX_OPEN]
+        if records:
+            relay(records, RelayPorts(doorbell=doorbell, time_left=a_minute_left, **ports))  # type: ignore[arg-type]
+            break
+        assert world.found(a_message(job)).state is State.SCHEDULED
+    ((_, ring),) = doorbell.sent
+    assert ring.delay <= min(LOOK_AHEAD, MAX_DELAY)
+    clock.forward(ring.delay)
+    message = a_message(world.found(a_message(job)))
+    assert world.deliver(message) is Outcome.COMPLETED
+    assert world.deliver(message) is Outcome.STALE
+    (started,) = starts
+    assert timedelta() <= started - (NOW + ahead) <= LANES[lane]

@@ -1,4 +1,4 @@
-"""No job acts for another tenant than its own: not by its payload, not by its files, whoever wrote its job type."""
+"""A tenant reaches its own, at the door and in the worker."""
 
 from __future__ import annotations
 
@@ -27,9 +27,17 @@ from tests.builders import NOW, a_job, a_message
 from tests.world import World
 
 CATALOGUE = Catalogue().all()
+
+
 OF_A_TENANT = [name for name, found in CATALOGUE.items() if found.tenant_field is not None]
+
+
 OPEN = {"deliver-webhook", "invoice-export", "thumbnail"}
+
+
 ACME, OTHER = {"org": "acme-eu"}, {"org": "other"}
+
+
 PAYLOADS: dict[str, dict[str, Any]] = {
     "deliver-webhook": {"url": "https://x.example.com/", "body": {}, "secretName": "partner-a"},
     "invoice-export": EXPORT,
@@ -52,6 +60,96 @@ def stored(client: Client) -> list[Any]:
 
 def without_tenant(name: str) -> dict[str, Any]:
     return {field: value for field, value in PAYLOADS[name].items() if field != CATALOGUE[name].tenant_field}
+
+
+# Files
+
+
+def handled(
+    act: Callable[[Run], Any], *, lane: str = "exports.month-end", tenant: str | None = "acme-eu", **more: Any
+) -> Job:
+    """How a job ended whose handler did this with its run."""
+
+    class Nothing(Payload):
+        """No tenant field: the job's own tenant is all there is."""
+
+    def handler(payload: Nothing, run: Run) -> StoredFile | None:
+        found = act(run)
+        return found if isinstance(found, StoredFile) else None
+
+    declared = job_type("any", queue=lane, **more)(handler_of(Nothing, handler)).job_type  # type: ignore[attr-defined]
+    return run_job(declared, {}, tenant)
+
+
+def handler_of(payload: type[Payload], handler: Any) -> Any:
+    handler.__annotations__ = {"payload": payload, "run": Run, "return": None}
+    return handler
+
+
+def run_job(declared: JobType, payload: dict[str, Any], tenant: str | None) -> Job:
+    files = MemoryFiles()
+    for key in ("invoices/acme-eu/a", "invoices/other/a", "invoices/all/a", "exports/acme-eu/a", "uploads/acme-eu/a"):
+        files.write(key, key.encode(), "text/plain")
+    world = World(queue=declared.queue.name)
+
+    class One:
+        def get(self, name: str) -> JobType:
+            return declared
+
+    job = a_job(type=declared.name, queue=declared.queue.name, payload=json.dumps(payload), tenant=tenant)
+    message = world.submitted(job)
+    ports = replace(world.ports, files=files, catalogue=One())  # type: ignore[arg-type]
+    deliver(message, Batch(Watch(world.clock)), ports)
+    return world.found(a_message(job))
+
+
+def streamed(run: Run, key: str) -> None:
+    with run.files.reading(key) as arriving:
+        list(arriving)
+
+
+def written_as_made(run: Run, key: str) -> None:
+    with run.files.writing(key, "text/plain") as sink:
+        sink.write(b"")
+
+
+def written_whole(run: Run, key: str) -> None:
+    run.files.write(key, b"", "text/plain")
+
+
+READS = {
+    "another tenant's": "invoices/other/a",
+    "every tenant's": "invoices/a",
+    "a tenant's whose name begins alike": "invoices/acme-eux/a",
+    "a path that climbs": "invoices/acme-eu/../other/a",
+    "another job's work": "work/job_01K00000000000000000000000/part",
+    "what the lane only writes": "exports/acme-eu/a",
+    "another lane's": "uploads/acme-eu/a",
+    "no prefix": "acme-eu/a",
+    "the bucket": "",
+}
+
+
+# Declarations
+
+
+class Forgetful(Payload):
+    tenant_id: str
+
+
+class Twice(Payload):
+    tenant_id: TenantId
+    for_whom: TenantId
+
+
+class Optional(Payload):
+    tenant_id: TenantId = "acme-eu"
+
+
+class Named(Payload):
+    """The field need not be called so."""
+
+    customer: TenantId
 
 
 def test_the_tests_below_walk_the_whole_catalogue() -> None:
@@ -154,47 +252,6 @@ def test_the_worker_asserts_the_tenant_before_any_handler_begins(name: str, tena
         assert ran == []
 
 
-# Files
-
-
-def handled(
-    act: Callable[[Run], Any], *, lane: str = "exports.month-end", tenant: str | None = "acme-eu", **more: Any
-) -> Job:
-    """How a job ended whose handler did this with its run."""
-
-    class Nothing(Payload):
-        """No tenant field: the job's own tenant is all there is."""
-
-    def handler(payload: Nothing, run: Run) -> StoredFile | None:
-        found = act(run)
-        return found if isinstance(found, StoredFile) else None
-
-    declared = job_type("any", queue=lane, **more)(handler_of(Nothing, handler)).job_type  # type: ignore[attr-defined]
-    return run_job(declared, {}, tenant)
-
-
-def handler_of(payload: type[Payload], handler: Any) -> Any:
-    handler.__annotations__ = {"payload": payload, "run": Run, "return": None}
-    return handler
-
-
-def run_job(declared: JobType, payload: dict[str, Any], tenant: str | None) -> Job:
-    files = MemoryFiles()
-    for key in ("invoices/acme-eu/a", "invoices/other/a", "invoices/all/a", "exports/acme-eu/a", "uploads/acme-eu/a"):
-        files.write(key, key.encode(), "text/plain")
-    world = World(queue=declared.queue.name)
-
-    class One:
-        def get(self, name: str) -> JobType:
-            return declared
-
-    job = a_job(type=declared.name, queue=declared.queue.name, payload=json.dumps(payload), tenant=tenant)
-    message = world.submitted(job)
-    ports = replace(world.ports, files=files, catalogue=One())  # type: ignore[arg-type]
-    deliver(message, Batch(Watch(world.clock)), ports)
-    return world.found(a_message(job))
-
-
 def test_a_job_reaches_its_own_tenants_files_and_its_own_work() -> None:
     def act(run: Run) -> StoredFile:
         assert run.files.read("invoices/acme-eu/a") == b"invoices/acme-eu/a"
@@ -204,33 +261,6 @@ def test_a_job_reaches_its_own_tenants_files_and_its_own_work() -> None:
 
     ended = handled(act)
     assert (ended.state, ended.result["file"]["key"]) == (State.COMPLETED, "exports/acme-eu/out")
-
-
-def streamed(run: Run, key: str) -> None:
-    with run.files.reading(key) as arriving:
-        list(arriving)
-
-
-def written_as_made(run: Run, key: str) -> None:
-    with run.files.writing(key, "text/plain") as sink:
-        sink.write(b"")
-
-
-def written_whole(run: Run, key: str) -> None:
-    run.files.write(key, b"", "text/plain")
-
-
-READS = {
-    "another tenant's": "invoices/other/a",
-    "every tenant's": "invoices/a",
-    "a tenant's whose name begins alike": "invoices/acme-eux/a",
-    "a path that climbs": "invoices/acme-eu/../other/a",
-    "another job's work": "work/job_01K00000000000000000000000/part",
-    "what the lane only writes": "exports/acme-eu/a",
-    "another lane's": "uploads/acme-eu/a",
-    "no prefix": "acme-eu/a",
-    "the bucket": "",
-}
 
 
 @pytest.mark.parametrize("read", [lambda run, key: run.files.read(key), streamed], ids=["whole", "streamed"])
@@ -279,28 +309,6 @@ def test_a_type_reaches_more_only_where_it_says_so_by_name() -> None:
 def test_every_prefix_of_a_lane_is_one_place() -> None:
     for lane in QUEUES.values():
         assert WORK not in lane.reads or WORK in lane.writes, "work that is read has been written"
-
-
-# Declarations
-
-
-class Forgetful(Payload):
-    tenant_id: str
-
-
-class Twice(Payload):
-    tenant_id: TenantId
-    for_whom: TenantId
-
-
-class Optional(Payload):
-    tenant_id: TenantId = "acme-eu"
-
-
-class Named(Payload):
-    """The field need not be called so."""
-
-    customer: TenantId
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,78 @@
-"""Turns: side by side, or a suspect alone."""
+"""A job whose worker vanished is tried once more, alone in its process; then it is dead as stalled."""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from shared.domain.job import job_id_for_key
 from shared.domain.outcome import Outcome
-from shared.domain.states import RECLAIM, Seen, State
+from shared.domain.retry import FailureClass
+from shared.domain.states import LEASE, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
-from shared.errors import StoreUnavailable, TransientFailure
+from shared.errors import (
+    TransientFailure,
+)
 from shared.operations.batch import TRIES_ELSEWHERE
 from shared.operations.run import Batch, deliver, run_batch
+from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.operations.turns import Turns
 from shared.operations.watch import Watch
-from tests.builders import a_job, a_message, a_running_job
-from tests.world import LEASE, SECOND, Order, World, raising
+from shared.queues import QUEUES
+from tests.api import Client
+from tests.builders import (
+    MINUTE,
+    NOW,
+    SECOND,
+    MemoryDeadLetters,
+    RecordedLog,
+    RecordedMeter,
+    a_job,
+    a_message,
+    a_running_job,
+)
+from tests.chaos.cloud import Cloud
+from tests.chaos.kinds import Kind, post, request
+from tests.world import DEFAULT_LEASE, Order, World, raising, refuse_to_run
+
+POISON = job_id_for_key("acme-eu", "poison")
+
+
+TICK = timedelta(minutes=1)
+
+
+def poisoned(queue: str, **more: Any) -> tuple[Cloud, Counter[str]]:
+    """Four jobs in one batch, the first of which kills the worker's process whenever it runs."""
+    starts: Counter[str] = Counter()
+
+    def handler(cloud: Cloud, run: Any) -> None:
+        starts[run.job_id] += 1
+        time.sleep(0.1)  # so long that those beside the poison are at work when it strikes
+        if run.job_id == POISON:
+            cloud.worker_dies()
+        time.sleep(0.1)
+
+    def begin(cloud: Cloud) -> None:
+        for key in ("poison", "k1", "k2", "k3"):
+            post(cloud, request(key, **more))
+
+    cloud = Cloud(Kind(handler=handler, begin=begin, queue=queue))
+    begin(cloud)
+    cloud.go_on()
+    return cloud, starts
+
 
 FOREVER = 10.0
 
 
-class Job(threading.Thread):
+class Waiter(threading.Thread):
     """A job that takes its turn in a thread of its own and keeps it until told."""
 
     def __init__(self, turns: Turns, alone: bool) -> None:
@@ -52,9 +100,187 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.operations.turns.PATIENCE", 5.0)
 
 
+def test_a_handler_that_kills_its_process_every_time_is_dead_as_stalled_and_its_batch_completes() -> None:
+    """SCENARIOS 3. Its neighbours die with it once, and each then shows alone that it is innocent."""
+    cloud, starts = poisoned("exports.month-end")
+    poison, *neighbours = cloud.jobs
+    assert (poison.job_id, poison.state, poison.error_class) == (POISON, State.DEAD, FailureClass.STALLED)
+    assert starts[POISON] == 2, "recovered once, then stopped for a human"
+    assert [job.state for job in neighbours] == [State.COMPLETED] * 3
+    assert all(job.stalls <= 1 and job.attempts <= 2 for job in neighbours)
+    assert cloud.worker_deaths == 2
+
+
+def test_a_handler_that_kills_its_process_holds_up_its_own_key_only_until_it_is_dead() -> None:
+    """SCENARIOS 3, on a lane that keeps order: those behind it in its group are not started beside it."""
+    cloud, starts = poisoned("webhooks.partner-a", ordering_key="k")
+    poison, *behind = cloud.jobs
+    assert (poison.state, poison.error_class, starts[POISON]) == (State.DEAD, FailureClass.STALLED, 2)
+    assert [(job.state, job.attempts, job.stalls) for job in behind] == [(State.COMPLETED, 1, 0)] * 3
+
+
+@pytest.mark.parametrize(("max_attempts", "says"), [(1, [State.DEAD]), (6, [State.QUEUED, State.DEAD])])
+def test_a_function_killed_without_a_word_until_its_budget_is_gone_reads_dead_within_a_sweep(
+    max_attempts: int, says: list[State]
+) -> None:
+    """SCENARIOS 12. No message ever comes back: the sweeper alone follows, and the status endpoint says what it did."""
+    client = Client()
+    job = a_job(max_attempts=max_attempts)
+    client.store.submit(job, NOW)
+    ports = SweeperPorts(
+        store=client.store,
+        dead_letters=MemoryDeadLetters(),
+        clock=client.clock,
+        log=RecordedLog(),
+        meter=RecordedMeter(),
+        queues=QUEUES,
+    )
+    shown: list[str] = []
+    while (found := client.store.get(job.job_id)) is not None and found.state is State.QUEUED:
+        now = client.clock.now()
+        lease = {"holder": "h", "lease_expires_at": now + TICK / 2, "started_at": now, "code_version": "abc1234"}
+        client.store.apply(job.job_id, LEASE, Seen(now=now, dispatch=found.dispatch), **lease)
+        for _ in range(2):  # the lease ends within the first tick, PATIENCE within the second
+            client.clock.forward(TICK)
+            sweep_job(job.job_id, ports, queue_empty=False)
+        shown.append(client.get(f"/jobs/{job.job_id}").json["status"])
+    assert shown == says, "and never running"
+    view = client.get(f"/jobs/{job.job_id}").json
+    assert view["error"]["class"] == FailureClass.STALLED
+    assert "run" in view["error"]["message"]
+
+
+def test_a_job_that_stalls_twice_in_a_row_is_dead_as_stalled_and_not_started_again() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job(stalls=1))
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.DEAD
+    assert world.found(message).error_class == "stalled"
+
+
+def test_a_clean_end_between_two_crashes_is_not_a_stall_in_a_row() -> None:
+    world = World(handler=raising(TransientFailure("x")))
+    message = world.submitted(a_running_job())
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.RETRYING
+    assert (world.found(message).run, world.found(message).stalls) == (2, 0)
+
+
+def test_a_job_whose_worker_vanished_runs_alone_so_that_its_next_crash_is_its_own() -> None:
+    """Its batch came back with it, and any of them may have been the one that killed the worker."""
+    beside: list[int] = []
+    running = [0]
+    lock = threading.Lock()
+
+    def handler(payload: Order, run: Any) -> None:
+        with lock:
+            running[0] += 1
+            beside.append(running[0])
+        time.sleep(0.02)
+        with lock:
+            running[0] -= 1
+
+    world = World(handler=handler)
+    messages = [world.submitted(a_running_job()) for _ in range(4)]
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    assert world.run_batch(*messages) == []
+    assert beside == [1, 1, 1, 1]
+    assert {world.found(m).state for m in messages} == {State.COMPLETED}
+
+
+def test_a_suspect_waits_for_the_jobs_beside_it_and_a_later_one_waits_for_the_suspect() -> None:
+    order: list[str] = []
+
+    def handler(payload: Order, run: Any) -> None:
+        order.append(f"{run.tenant} starts")
+        time.sleep(0.1 if run.tenant == "fresh" else 0.02)
+        order.append(f"{run.tenant} ends")
+
+    world = World(handler=handler)
+    fresh = world.submitted(a_job(tenant="fresh"))
+    suspect = world.submitted(a_running_job(tenant="suspect"))
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    assert world.run_batch(fresh, suspect) == []
+    assert order in (
+        ["fresh starts", "fresh ends", "suspect starts", "suspect ends"],
+        ["suspect starts", "suspect ends", "fresh starts", "fresh ends"],
+    )
+
+
+def test_a_suspect_without_time_left_is_released_and_not_reclaimed() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_running_job())
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    left = [timedelta(minutes=14), timedelta(seconds=1)]
+    ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
+    assert run_batch([message], ports) == [message.message_id]
+    assert (world.found(message).run, world.found(message).stalls) == (1, 0)
+    assert world.mailbox.hidden[message.message_id] == timedelta()
+
+
+def test_a_message_of_a_vanished_worker_that_no_one_here_can_take_over_does_not_come_back_at_once() -> None:
+    """Its type is not known here: coming back at once, it would use its receives up in seconds."""
+    world = World()
+    message = world.submitted(a_running_job(type="not-known-here"))
+    world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
+    assert world.deliver(message) is Outcome.WAITING
+    assert world.mailbox.hidden[message.message_id] == 30 * SECOND
+
+
+def test_a_suspect_on_a_busy_lane_of_long_jobs_starts_within_minutes() -> None:
+    """Lane of ten minutes, worker of ten and a half, a type with its lane's deadline and the default lease: once its
+    neighbours have taken 26 s there is never time for it, however often it waits for them. Every batch is full of
+    healthy exports of one minute; its place in the batch is random; a call to the table takes 5 ms.
+    """
+    dice = random.Random(1)
+    world = World(lease=timedelta(minutes=10, seconds=10))
+    lane = QUEUES["exports.month-end"]
+    started: list[str] = []
+    plain = world.store.apply
+
+    def apply(*args: Any, **changes: Any) -> Any:
+        time.sleep(0.005)
+        return plain(*args, **changes)
+
+    world.store.apply = apply  # type: ignore[method-assign]
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "suspect":
+            started.append(run.job_id)
+            return
+        time.sleep(0.05)
+        world.time_left = lane.function_timeout - MINUTE
+
+    world.handler = handler
+    suspect = world.submitted(a_running_job(tenant="suspect", lease_expires_at=NOW))
+    world.clock.forward(5 * SECOND)
+    receives, doorbells, seen = TRIES_ELSEWHERE, 1, 0  # its tries elsewhere are over, for lack of an idle process
+    for _ in range(60):
+        receives, seen = receives + 1, seen + 1
+        world.time_left = lane.function_timeout
+        batch = [world.submitted(a_job(tenant="healthy", deadline_at=NOW + timedelta(days=9))) for _ in range(3)]
+        batch.insert(dice.randrange(4), replace(suspect, receives=receives))
+        run_batch(batch, world.ports)
+        if started:
+            break
+        world.clock.forward(MINUTE + 30 * SECOND)
+        job = world.found(suspect)
+        if job.due_key is not None:
+            world.promote()
+            job = world.found(suspect)
+        if job.dispatch != suspect.dispatch:
+            suspect, receives, doorbells = (
+                replace(a_message(job), suspect=job.stalls > 0),
+                TRIES_ELSEWHERE,
+                doorbells + 1,
+            )
+    assert started, f"no start in {seen} batches, {doorbells} doorbells, {world.clock.now() - NOW}"
+    assert world.clock.now() - NOW < 5 * MINUTE, f"start after {seen} batches, {world.clock.now() - NOW}"
+
+
 def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None:
     turns = Turns(lambda: False)
-    beside, first, second = Job(turns, alone=False), Job(turns, alone=True), Job(turns, alone=True)
+    beside, first, second = Waiter(turns, alone=False), Waiter(turns, alone=True), Waiter(turns, alone=True)
     for job in (beside, first, second):
         job.start()
     for job in (beside, first, second):
@@ -73,7 +299,7 @@ def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None
 def test_nobody_waits_long_behind_a_suspect_for_another_process_may_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.3)
     turns = Turns(lambda: False)
-    first, second = Job(turns, alone=True), Job(turns, alone=True)
+    first, second = Waiter(turns, alone=True), Waiter(turns, alone=True)
     for job in (first, second):
         job.start()
     time.sleep(0.1)
@@ -93,7 +319,7 @@ def test_a_suspect_beside_long_healthy_jobs_looks_for_room_elsewhere_before_it_w
     monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
     world = World()
     suspect = world.submitted(a_running_job())
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
 
     def delivered_beside_a_healthy_job(receives: int) -> Outcome | None:
         batch = Batch(Watch(world.clock))
@@ -111,7 +337,7 @@ def test_a_suspect_beside_long_healthy_jobs_looks_for_room_elsewhere_before_it_w
 def test_a_suspect_on_a_fifo_lane_keeps_its_place_and_waits_for_the_healthy_jobs_beside_it() -> None:
     world = World(queue="webhooks.partner-a")
     suspect = replace(world.submitted(a_running_job(queue="webhooks.partner-a")), group="k")
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     batch = Batch(Watch(world.clock))
     assert batch.turns.beside()
     threading.Timer(0.6, batch.turns.done).start()
@@ -122,7 +348,7 @@ def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_other
     """Else another suspect would find the process empty while this delivery still goes on."""
     turns = Turns(lambda: False)
     assert turns.beside()
-    other = Job(turns, alone=False)
+    other = Waiter(turns, alone=False)
     other.start()
     other.settled()
     with pytest.MonkeyPatch.context() as patch:
@@ -131,7 +357,7 @@ def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_other
     other.may_go_alone.set()
     other.ended.set()
     other.join(FOREVER)
-    suspect = Job(turns, alone=True)
+    suspect = Waiter(turns, alone=True)
     suspect.start()
     suspect.may_go_alone.set()
     assert suspect.settled() is None, "the refused one is still here"
@@ -183,7 +409,7 @@ def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once
     monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
     world = World(handler=lambda payload, run: time.sleep(1))
     messages = [world.submitted(a_running_job()) for _ in range(4)]
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     begun = time.monotonic()
     kept = world.run_batch(*messages)
     assert len(kept) == 3
@@ -195,7 +421,7 @@ def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once
 def test_a_waiter_that_gives_up_frees_nobodys_turn_but_its_own() -> None:
     hung: list[bool] = []
     turns = Turns(lambda: bool(hung))
-    suspect, waiter = Job(turns, alone=True), Job(turns, alone=True)
+    suspect, waiter = Waiter(turns, alone=True), Waiter(turns, alone=True)
     suspect.start()
     waiter.start()
     suspect.may_go_alone.set()
@@ -219,7 +445,7 @@ def test_a_suspect_that_finds_no_room_is_hidden_a_while_and_in_the_end_gets_a_fr
 
     world.handler = long_neighbour
     suspect = world.submitted(a_running_job(tenant="suspect"))
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     receives = 0
     while (job := world.found(suspect)).state is State.RUNNING and job.run == 1:
         receives += 1
@@ -244,7 +470,7 @@ def test_a_requeued_suspect_without_room_waits_and_keeps_being_known_as_one() ->
         assert batch.turns.beside()
 
         def neighbour_ends() -> None:
-            world.time_left = LEASE
+            world.time_left = DEFAULT_LEASE
             batch.turns.done()
 
         threading.Timer(0.2, neighbour_ends).start()
@@ -263,7 +489,7 @@ def test_a_suspect_needs_no_more_time_than_its_lease() -> None:
     lefts: list[timedelta] = []
     world = World(handler=lambda payload, run: lefts.append(run.time_left), deadline=timedelta(minutes=10))
     message = world.submitted(a_running_job())
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     left = [timedelta(minutes=14), timedelta(minutes=14), timedelta(seconds=36)]
     ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
     assert run_batch([message], ports) == []
@@ -282,25 +508,7 @@ def test_time_is_asked_again_after_the_wait_for_a_turn() -> None:
 
     world.handler = handler
     messages = [world.submitted(a_running_job()) for _ in range(3)]
-    world.clock.forward(LEASE + 4 * SECOND)
+    world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     kept = world.run_batch(*messages)
     assert len(kept) == 2
     assert lefts == [timedelta(minutes=10)]
-
-
-def test_a_takeover_whose_answer_never_came_is_found_by_its_token_and_is_no_second_stall() -> None:
-    world, lost = World(), []
-    message = world.submitted(a_running_job())
-    world.clock.forward(LEASE + 4 * SECOND)
-    plain_apply = world.store.apply
-
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move is RECLAIM and not lost:
-            lost.append(True)
-            raise StoreUnavailable("timed out after it landed")
-        return after
-
-    world.store.apply = answer_lost  # type: ignore[method-assign]
-    assert world.deliver(message) is Outcome.COMPLETED
-    assert (world.found(message).run, world.found(message).stalls) == (2, 1)

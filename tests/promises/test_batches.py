@@ -1,13 +1,15 @@
-"""The Lambdas' own modules, called as Lambda calls them: a warm environment is one module for many invocations."""
+"""What happens to one job of a batch happens to no other."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import importlib
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
@@ -19,16 +21,28 @@ from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.system import SystemClock
 from shared.adapters.wire import to_item
 from shared.domain.job import Job
-from shared.domain.states import State
-from shared.errors import TransientFailure
+from shared.domain.outcome import Outcome
+from shared.domain.states import (
+    Seen,
+    State,
+)
+from shared.errors import (
+    StoreUnavailable,
+    TransientFailure,
+)
+from shared.operations.run import run_batch
 from shared.queues import QUEUES
 from shared.settings import RelaySettings, WorkerSettings
 from tests.aws import create_jobs_table
 from tests.builders import MINUTE, a_job, a_message
-from tests.world import OneType, Order
+from tests.world import OneType, Order, World, raising, refuse_to_run
 
 QUEUE = QUEUES["exports.month-end"]
+
+
 SAID = {"stage": "test", "prefix": "hf", "jobs_table": "jobs", "code_version": "abc"}
+
+
 AWS = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
@@ -129,6 +143,91 @@ class OneByOne:
             return self._store.apply(*args, **changes)
 
 
+def streamed(item: dict[str, Any]) -> dict[str, Any]:
+    """A stream record as Lambda gives it: binary values are base64 text."""
+    image = item | {"fingerprint": {"B": base64.b64encode(item["fingerprint"]["B"]).decode()}}
+    return {"eventName": "INSERT", "dynamodb": {"NewImage": image}}
+
+
+def test_a_handler_that_exits_the_process_fails_its_own_job_only() -> None:
+    world = World(handler=raising(SystemExit(3)))
+    message = world.submitted(a_job())
+    assert world.deliver(message) is Outcome.RETRYING
+
+
+def test_a_standard_batch_runs_side_by_side() -> None:
+    together = threading.Barrier(4, timeout=10)
+    world = World(handler=lambda payload, run: together.wait() and None)
+    messages = [world.submitted(a_job()) for _ in range(4)]
+    assert run_batch(messages, world.ports) == []
+
+
+def test_a_table_that_does_not_answer_leaves_the_message_and_raises_nothing() -> None:
+    world = World(handler=refuse_to_run)
+    message = world.submitted(a_job())
+
+    def down(*_: object, **__: object) -> Job:
+        raise StoreUnavailable("throttled")
+
+    world.store.apply = down  # type: ignore[method-assign]
+    assert run_batch([message], world.ports) == [message.message_id]
+    assert "unavailable" in world.log.names()
+
+
+def test_a_surprise_in_one_delivery_does_not_fail_its_neighbours() -> None:
+    world = World()
+    odd, fine = world.submitted(a_job()), world.submitted(a_job())
+    plain_apply = world.store.apply
+
+    def surprising(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+        if job_id == odd.job_id:
+            raise PermissionError("AccessDenied")
+        return plain_apply(job_id, move, seen, **changes)
+
+    world.store.apply = surprising  # type: ignore[method-assign]
+    assert run_batch([odd, fine], world.ports) == [odd.message_id]
+    assert world.found(fine).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_handler_raises_is_its_jobs_failure_and_never_the_batchs(error: BaseException) -> None:
+    world = World()
+    bad, good = world.submitted(a_job(tenant="bad")), world.submitted(a_job())
+
+    def handler(payload: Order, run: Any) -> None:
+        if run.tenant == "bad":
+            raise error
+
+    world.handler = handler
+    assert world.run_batch(bad, good) == [bad.message_id]
+    assert (world.found(bad).state, world.found(good).state) == (State.RETRYING, State.COMPLETED)
+
+
+def test_a_batch_is_measured_once_with_every_outcome() -> None:
+    world = World()
+    messages = [
+        world.submitted(a_job()),
+        world.submitted(a_job(state=State.COMPLETED)),
+        world.submitted(a_job(type="x")),
+    ]
+    world.run_batch(*messages)
+    assert len(world.meter.batches) == 1
+    assert sorted(world.meter.outcomes()) == ["completed", "deferred", "stale"]
+    (run,) = [one for _, ended in world.meter.batches for one in ended if one.outcome == "completed"]
+    assert (run.attempt, run.ran, run.since_submit) == (1, timedelta(), timedelta())
+
+
+def test_a_warm_environment_runs_its_second_batch_after_a_first_that_failed() -> None:
+    """SCENARIOS 15."""
+    world = World(handler=raising(TransientFailure("x")))
+    bad = world.submitted(a_job())
+    assert world.run_batch(bad) == [bad.message_id]
+    world.handler = lambda payload, run: None
+    good = world.submitted(a_job())
+    assert world.run_batch(good) == []
+    assert world.meter.outcomes() == ["retrying", "completed"]
+
+
 def test_a_warm_environment_processes_its_second_invocation_after_a_first_with_a_failure(warm: Warm) -> None:
     """SCENARIOS 15."""
     bad, good = warm.submitted(tenant="bad"), warm.submitted()
@@ -173,12 +272,6 @@ def test_a_record_that_nobody_can_read_fails_its_own_message_only(warm: Warm) ->
     table.put_item(TableName="jobs", Item=odd)
     assert warm.work(*batch) == [batch[1].job_id]
     assert [warm.state(job) for job in (batch[0], batch[2])] == [State.COMPLETED] * 2
-
-
-def streamed(item: dict[str, Any]) -> dict[str, Any]:
-    """A stream record as Lambda gives it: binary values are base64 text."""
-    image = item | {"fingerprint": {"B": base64.b64encode(item["fingerprint"]["B"]).decode()}}
-    return {"eventName": "INSERT", "dynamodb": {"NewImage": image}}
 
 
 def test_one_unreadable_outbox_record_among_ninety_nine_is_parked_and_the_shard_goes_on(warm: Warm) -> None:

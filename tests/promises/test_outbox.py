@@ -1,4 +1,4 @@
-"""The relay on the in-memory twin."""
+"""Every record with an open outbox is rung, and no other."""
 
 from __future__ import annotations
 
@@ -14,16 +14,30 @@ import pytest
 from shared.adapters.memory import MemoryJobStore
 from shared.domain.doorbell import fifo_group
 from shared.domain.job import Job
+from shared.domain.outcome import Outcome
 from shared.domain.states import State
 from shared.errors import RingRefused, StoreUnavailable
-from shared.operations.relay import OutboxRecord, RelayPorts, relay
+from shared.operations.relay import MARK_THREADS, OutboxRecord, RelayPorts, relay
 from shared.ports import Ring, Unsent
 from shared.queues import QUEUES, Queue
-from tests.builders import NOW, MemoryDoorbell, RecordedLog, TestClock, a_job, a_running_job
+from tests.builders import (
+    NOW,
+    MemoryDoorbell,
+    RecordedLog,
+    TestClock,
+    a_job,
+    a_message,
+    a_minute_left,
+    a_running_job,
+)
+from tests.chaos.cloud import Cloud
+from tests.chaos.kinds import Kind, post, request
+from tests.chaos.process import Strike
+from tests.world import World
 
 
 @dataclass
-class World:
+class Relayed:
     store: MemoryJobStore = field(default_factory=MemoryJobStore)
     doorbell: MemoryDoorbell = field(default_factory=MemoryDoorbell)
     log: RecordedLog = field(default_factory=RecordedLog)
@@ -60,8 +74,59 @@ def throttled(ring: Ring) -> Unsent:
     return Unsent(ring, "ThrottlingException", hopeless=False)
 
 
+WAITS = 10
+"""Seconds a test waits for a thread that must come."""
+
+
+class Relaying:
+    """A relay over these jobs' records."""
+
+    def __init__(self, *jobs: Job) -> None:
+        self.store, self.doorbell, self.log, self.jobs = MemoryJobStore(), MemoryDoorbell(), RecordedLog(), jobs
+        for job in jobs:
+            self.store.submit(job, NOW)
+
+    def relay(self) -> None:
+        ports = RelayPorts(
+            store=self.store,
+            doorbell=self.doorbell,
+            clock=TestClock(),
+            log=self.log,
+            queues=QUEUES,
+            time_left=a_minute_left,
+        )
+        relay([OutboxRecord({}, job) for job in self.jobs], ports)
+
+    def open(self) -> list[int]:
+        """Places of the jobs whose flag is still open."""
+        return [n for n, job in enumerate(self.jobs) if (found := self.store.get(job.job_id)) and found.outbox]
+
+
+def later(cloud: Cloud) -> None:
+    post(cloud, request(delay=timedelta(hours=1)))
+
+
+def killed_at_every_call(begin: Any) -> list[tuple[str, int, list[State]]]:
+    """(where, how often the handler ran, how its jobs ended) of the same history with one kill after each call of the
+    promoter and the relay.
+    """
+    came_to = []
+    undisturbed = Cloud(Kind(handler=lambda cloud, run: None, begin=begin))
+    begin(undisturbed)
+    undisturbed.go_on()
+    for number, call in enumerate(undisturbed.strike.calls, 1):
+        if "promote.py" in call.site or "relay.py" in call.site:
+            ran: list[str] = []
+            kind = Kind(handler=lambda cloud, run, ran=ran: ran.append(run.job_id), begin=begin)
+            cloud = Cloud(kind, Strike(at_call=number, before=False))
+            begin(cloud)
+            cloud.go_on()
+            came_to.append((call.name, len(ran), [job.state for job in cloud.jobs]))
+    return came_to
+
+
 def test_each_queued_job_rings_once_and_is_marked() -> None:
-    world = World()
+    world = Relayed()
     jobs = [a_job() for _ in range(23)]
     world.relay(world.submit(*jobs))
     assert world.rung() == [job.job_id for job in jobs]
@@ -70,13 +135,13 @@ def test_each_queued_job_rings_once_and_is_marked() -> None:
 
 
 def test_a_tenants_jobs_share_a_message_group_on_a_standard_lane() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_job(tenant="acme-eu"), a_job(tenant=None)))
     assert [ring.group for _, ring in world.doorbell.sent] == ["acme-eu", None]
 
 
 def test_on_a_fifo_lane_the_group_is_the_tenants_key_and_no_batch_holds_a_key_twice() -> None:
-    world = World()
+    world = Relayed()
     fifo = {"queue": "webhooks.partner-a", "type": "deliver-webhook"}
     a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
     alone = a_job(**fifo)
@@ -89,7 +154,7 @@ def test_on_a_fifo_lane_the_group_is_the_tenants_key_and_no_batch_holds_a_key_tw
 
 
 def test_a_refused_entry_of_a_key_holds_back_the_later_ones_of_that_key_only() -> None:
-    world = World()
+    world = Relayed()
     fifo = {"queue": "webhooks.partner-a"}
     a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
     world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == a1.job_id else None
@@ -100,7 +165,7 @@ def test_a_refused_entry_of_a_key_holds_back_the_later_ones_of_that_key_only() -
 
 
 def test_entries_that_a_batch_refused_are_sent_singly() -> None:
-    world, tried = World(), []
+    world, tried = Relayed(), []
     jobs = [a_job() for _ in range(4)]
 
     def refuse_first_time(ring: Ring) -> Unsent | None:
@@ -114,7 +179,7 @@ def test_entries_that_a_batch_refused_are_sent_singly() -> None:
 
 
 def test_what_stays_unsent_is_raised_after_the_others_were_sent_and_marked() -> None:
-    world = World()
+    world = Relayed()
     lost, fine = a_job(), a_job()
     world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == lost.job_id else None
     with pytest.raises(RingRefused, match="1 of 2 doorbells unsent"):
@@ -123,7 +188,7 @@ def test_what_stays_unsent_is_raised_after_the_others_were_sent_and_marked() -> 
 
 
 def test_one_unreadable_record_among_99_good_is_parked_and_the_shard_goes_on() -> None:
-    world = World()
+    world = Relayed()
     records = world.submit(*(a_job() for _ in range(99)))
     poison = OutboxRecord({"eventID": "poison"}, None, "attribute 'run' is no int")
     world.relay([*records[:50], poison, *records[50:]])
@@ -132,7 +197,7 @@ def test_one_unreadable_record_among_99_good_is_parked_and_the_shard_goes_on() -
 
 
 def test_a_doorbell_that_sqs_will_never_take_is_parked_instead_of_blocking_its_shard() -> None:
-    world = World()
+    world = Relayed()
     bad, fine = a_job(), a_job()
     world.doorbell.refuse = lambda r: Unsent(r, "InvalidMessageContents", True) if r.job_id == bad.job_id else None
     world.relay(world.submit(bad, fine))
@@ -141,13 +206,13 @@ def test_a_doorbell_that_sqs_will_never_take_is_parked_instead_of_blocking_its_s
 
 
 def test_a_job_of_a_lane_this_version_does_not_declare_is_parked() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_job(queue="gone.lane")))
     assert "not declared" in world.doorbell.parked[0][1]
 
 
 def test_a_record_that_cannot_even_be_parked_is_delivered_again() -> None:
-    world = World()
+    world = Relayed()
 
     def unreachable(*_: object) -> None:
         raise RingRefused("SendMessage: timeout")
@@ -158,7 +223,7 @@ def test_a_record_that_cannot_even_be_parked_is_delivered_again() -> None:
 
 
 def test_a_relay_that_died_after_sending_rings_twice_under_the_same_dispatch() -> None:
-    world, job = World(), a_job()
+    world, job = Relayed(), a_job()
     records = world.submit(job)
     world.relay(records)
     world.relay(records)
@@ -167,7 +232,7 @@ def test_a_relay_that_died_after_sending_rings_twice_under_the_same_dispatch() -
 
 
 def test_a_job_that_moved_on_before_the_mark_keeps_its_state() -> None:
-    world, job = World(), a_job()
+    world, job = Relayed(), a_job()
     world.submit(job)
     leased = replace(job, state=State.RUNNING, run=1, attempts=1)
     world.store._jobs[job.job_id] = leased
@@ -178,7 +243,7 @@ def test_a_job_that_moved_on_before_the_mark_keeps_its_state() -> None:
 
 
 def test_a_late_mark_of_an_older_dispatch_does_not_close_the_newer_flag() -> None:
-    world, job = World(), a_job()
+    world, job = Relayed(), a_job()
     world.store.submit(replace(job, dispatch=2), NOW)
     world.relay([OutboxRecord({}, job)])
     assert world.flag(job) == "open"
@@ -186,7 +251,7 @@ def test_a_late_mark_of_an_older_dispatch_does_not_close_the_newer_flag() -> Non
 
 
 def test_a_mark_that_cannot_be_written_does_not_ring_the_whole_batch_again() -> None:
-    world, job = World(), a_job()
+    world, job = Relayed(), a_job()
     records = world.submit(job)
 
     def throttle(*_: object, **__: object) -> None:
@@ -199,14 +264,14 @@ def test_a_mark_that_cannot_be_written_does_not_ring_the_whole_batch_again() -> 
 
 
 def test_a_job_due_soon_rings_with_the_rest_as_delay() -> None:
-    world = World()
+    world = Relayed()
     soon, past = a_job(available_at=NOW + timedelta(seconds=90)), a_job(available_at=NOW - timedelta(seconds=9))
     world.relay(world.submit(soon, past))
     assert [ring.delay for _, ring in world.doorbell.sent] == [timedelta(seconds=90), timedelta()]
 
 
 def test_a_dead_jobs_marked_copy_carries_its_story_in_ten_attributes_at_most() -> None:
-    world = World()
+    world = Relayed()
     dead = a_job(
         state=State.DEAD,
         attempts=6,
@@ -226,19 +291,19 @@ def test_a_dead_jobs_marked_copy_carries_its_story_in_ten_attributes_at_most() -
 
 
 def test_live_and_dead_doorbells_go_to_their_own_queues() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_job(), a_job(state=State.DEAD), a_job()))
     assert sorted(count for _, count in world.doorbell.calls) == [1, 2]
 
 
 def test_a_record_that_needs_no_doorbell_rings_none() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_running_job(), a_job(outbox=None), a_job(state=State.COMPLETED)))
     assert world.doorbell.calls == []
 
 
 def test_no_attribute_of_a_dead_letter_is_empty_or_unprintable_which_sqs_refuses() -> None:
-    world = World()
+    world = Relayed()
     dead = a_job(state=State.DEAD, error_code="", error_class="a\x00b", trace_id=" \n", error_message="x\ufffe\u2028y")
     world.relay(world.submit(dead))
     ((_, ring),) = world.doorbell.sent
@@ -250,7 +315,7 @@ def test_no_attribute_of_a_dead_letter_is_empty_or_unprintable_which_sqs_refuses
 
 
 def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_ring() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_job(state=State.DEAD, available_at=NOW + timedelta(minutes=5), rung_at=NOW)))
     ((_, ring),) = world.doorbell.sent
     assert (ring.delay, ring.rung_at) == (timedelta(), NOW)
@@ -258,7 +323,7 @@ def test_a_dead_jobs_copy_is_never_delayed_and_a_repair_is_told_from_the_first_r
 
 def test_copies_in_a_fifo_dlq_stand_in_groups_of_their_own() -> None:
     """Ten of one key, looked at and kept by a sweep, would lock the group and hide what lies behind them."""
-    world = World()
+    world = Relayed()
     fifo = {"queue": "webhooks.partner-a", "ordering_key": "acme"}
     dead, alive = a_job(state=State.DEAD, **fifo), a_job(**fifo)
     world.relay(world.submit(dead, alive))
@@ -268,7 +333,7 @@ def test_copies_in_a_fifo_dlq_stand_in_groups_of_their_own() -> None:
 
 def test_one_tenants_ordering_key_holds_up_no_other_tenants() -> None:
     """Neither in the queue, nor in the relay while the first tenant's doorbell is refused."""
-    world = World()
+    world = Relayed()
     fifo = {"queue": "webhooks.partner-a", "ordering_key": "customer-1"}
     jobs = [a_job(tenant=tenant, **fifo) for tenant in ("acme", "bolt", None)]
     world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == jobs[0].job_id else None
@@ -278,12 +343,8 @@ def test_one_tenants_ordering_key_holds_up_no_other_tenants() -> None:
     assert len({ring.group for _, ring in world.doorbell.sent}) == 2
 
 
-WAITS = 10
-"""Seconds a test waits for a thread that must come."""
-
-
 def test_a_slow_queue_holds_up_no_other_in_the_same_batch() -> None:
-    world = World()
+    world = Relayed()
     slow, fast, dead = a_job(queue="emails.bulk"), a_job(), a_job(state=State.DEAD, queue="emails.bulk")
     others_done = threading.Event()
 
@@ -306,7 +367,7 @@ def test_a_slow_queue_holds_up_no_other_in_the_same_batch() -> None:
 
 def test_a_queue_that_does_not_answer_costs_its_own_doorbells_and_the_relay_ends_before_lambda_ends_it() -> None:
     """Each call takes twelve seconds, and each of ten doorbells would be tried three times."""
-    world, calls = World(), []
+    world, calls = Relayed(), []
     silent, fast = [a_job(queue="emails.bulk") for _ in range(35)], [a_job() for _ in range(25)]
 
     def no_answer(ring: Ring) -> Unsent | None:
@@ -332,7 +393,7 @@ def test_a_queue_that_does_not_answer_costs_its_own_doorbells_and_the_relay_ends
 
 
 def test_what_a_fifo_queue_has_no_time_for_is_left_in_order() -> None:
-    world = World()
+    world = Relayed()
     fifo = {"queue": "webhooks.partner-a", "ordering_key": "customer-1"}
     jobs = [a_job(**fifo) for _ in range(5)]
     plain_ring = world.doorbell.ring
@@ -350,7 +411,7 @@ def test_what_a_fifo_queue_has_no_time_for_is_left_in_order() -> None:
 
 
 def test_a_relay_without_time_to_mark_leaves_the_flag_to_the_sweeper() -> None:
-    world, job = World(), a_job()
+    world, job = Relayed(), a_job()
     plain_ring = world.doorbell.ring
 
     def ring(queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
@@ -364,7 +425,7 @@ def test_a_relay_without_time_to_mark_leaves_the_flag_to_the_sweeper() -> None:
 
 
 def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
-    world = World()
+    world = Relayed()
     world.relay(world.submit(a_job(stalls=1, dispatch=2), a_job(), a_job(stalls=1, state=State.DEAD)))
     assert sorted((ring.dead_letter, ring.suspect) for _, ring in world.doorbell.sent) == [
         (False, False),
@@ -376,8 +437,91 @@ def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_two_doorbells_of_one_job_in_one_batch_are_both_rung(order: tuple[int, int]) -> None:
     """Counted by job alone, one was never sent and its flag was closed all the same."""
-    world = World()
+    world = Relayed()
     (record,) = world.submit(a_job(dispatch=2))
     assert record.job is not None
     world.relay([OutboxRecord({}, replace(record.job, dispatch=dispatch)) for dispatch in order])
     assert [ring.dispatch for _, ring in world.doorbell.sent] == list(order)
+
+
+def test_marks_are_written_side_by_side_so_that_one_slow_table_call_does_not_add_up_over_a_batch() -> None:
+    """As many at once as the relay's client has connections for."""
+    relaying = Relaying(*(a_job() for _ in range(2 * MARK_THREADS)))
+    together = threading.Barrier(MARK_THREADS, timeout=10)
+    plain_apply = relaying.store.apply
+
+    def slow(*args: Any, **changes: Any) -> Job:
+        together.wait()
+        return plain_apply(*args, **changes)
+
+    relaying.store.apply = slow  # type: ignore[method-assign]
+    relaying.relay()
+    assert relaying.open() == []
+
+
+@pytest.mark.parametrize("place", [0, 7, 22])
+def test_a_mark_that_cannot_be_written_keeps_no_other_flag_open_and_rings_nobody_twice(place: int) -> None:
+    """SCENARIOS 22. Its own flag is left to the sweeper."""
+    relaying = Relaying(*(a_job() for _ in range(23)))
+    plain_apply = relaying.store.apply
+
+    def throttled(job_id: str, *args: Any, **changes: Any) -> Job:
+        if job_id == relaying.jobs[place].job_id:
+            raise StoreUnavailable("throttled")
+        return plain_apply(job_id, *args, **changes)
+
+    relaying.store.apply = throttled  # type: ignore[method-assign]
+    relaying.relay()
+    assert relaying.open() == [place]
+    assert len(relaying.doorbell.sent) == 23
+
+
+def test_a_batch_of_which_sqs_takes_a_part_is_delivered_again_and_every_job_runs_once() -> None:
+    """SCENARIOS 22. SendMessageBatch answers 200 with failures in it; the record comes again with all its batch."""
+    jobs = [a_job() for _ in range(10)]
+    relaying, ran = Relaying(*jobs), []
+    down = {jobs[3].job_id, jobs[8].job_id}
+
+    def refuse(ring: Ring) -> Unsent | None:
+        return Unsent(ring, "InternalError", hopeless=False) if ring.job_id in down else None
+
+    relaying.doorbell.refuse = refuse
+    with pytest.raises(RingRefused, match="2 of 10"):
+        relaying.relay()
+    assert relaying.open() == [3, 8]
+    assert [count for _, count in relaying.doorbell.calls] == [10, 1, 1, 1, 1], "failures are tried again singly"
+    down.clear()
+    relaying.relay()
+    assert relaying.open() == []
+
+    world = World(handler=lambda payload, run: ran.append(run.job_id), store=relaying.store)
+    by_id = {job.job_id: job for job in jobs}
+    messages = [a_message(by_id[ring.job_id]) for _, ring in relaying.doorbell.sent]
+    assert len(messages) == 18
+    came_to = [world.deliver(message) for message in messages]
+    assert (came_to.count(Outcome.COMPLETED), came_to.count(Outcome.STALE)) == (10, 8)
+    assert sorted(ran) == sorted(by_id)
+    assert {found.state for job in jobs if (found := relaying.store.get(job.job_id))} == {State.COMPLETED}
+
+
+@pytest.mark.parametrize("begin", [post, later], ids=["queued at once", "promoted"])
+def test_a_promoter_or_relay_that_dies_between_sending_and_marking_makes_one_execution(begin: Any) -> None:
+    """SCENARIOS 19 and 22. The doorbell rings twice; the second finds the job's own record."""
+    came_to = killed_at_every_call(begin)
+    assert {"doorbell.ring", "store.apply"} <= {name for name, _, _ in came_to}
+    assert {(ran, *states) for _, ran, states in came_to} == {(1, State.COMPLETED)}
+
+
+@pytest.mark.parametrize("place", [0, 7, 22])
+def test_a_mark_that_surprises_keeps_no_other_flag_open(place: int) -> None:
+    relaying = Relaying(*(a_job() for _ in range(23)))
+    plain_apply = relaying.store.apply
+
+    def failing(job_id: str, *args: Any, **changes: Any) -> Job:
+        if job_id == relaying.jobs[place].job_id:
+            raise ValueError("attribute 'state' is no State: 'archived'")
+        return plain_apply(job_id, *args, **changes)
+
+    relaying.store.apply = failing  # type: ignore[method-assign]
+    relaying.relay()
+    assert relaying.open() == [place]

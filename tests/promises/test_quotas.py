@@ -20,6 +20,8 @@ from shared.quotas import CALLER_SUBMITS_PER_MINUTE, MIB, Quota, of_tenant
 from tests.builders import RecordedLog, TestClock
 
 SMALL = Quota(submits_per_minute=40, open_jobs=5, waiting_bytes=1_000)
+
+
 MAY = datetime(2026, 5, 17, tzinfo=UTC)
 
 

@@ -14,9 +14,8 @@ from shared.domain.share import LONGEST_WAIT, TOLERANCE, charged, wait_above
 from shared.errors import DeclarationError, StoreUnavailable
 from shared.operations.share import LaneShare
 from shared.queues import QUEUES, Queue
-from tests.builders import NOW, RecordedLog, TestClock
+from tests.builders import NOW, SECOND, RecordedLog, TestClock
 
-SECOND = timedelta(seconds=1)
 LANE = next(lane for lane in QUEUES.values() if lane.tenant_share is not None)
 
 

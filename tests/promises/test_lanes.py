@@ -14,8 +14,8 @@ from shared.domain.states import REROUTE_REST, State
 from shared.operations.redrive import OperatorPorts, cancel, replay
 from shared.ports import Message
 from shared.queues import QUEUES
-from tests.builders import NOW, a_job, a_message, a_running_job
-from tests.world import SECOND, World, refuse_to_run
+from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
+from tests.world import World, refuse_to_run
 
 OLD, NEW = "emails.bulk", "exports.month-end"
 """The second has more time, more memory and other rights."""
