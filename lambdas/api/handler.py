@@ -7,7 +7,6 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from botocore.config import Config
-from botocore.session import Session
 
 from lambdas.api.app import App
 from lambdas.api.dispatch import answer
@@ -16,12 +15,13 @@ from shared.adapters.counters import DynamoCounters
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.first_use import OnFirstUse
 from shared.adapters.links import S3Links
+from shared.adapters.session import session
 from shared.adapters.system import PowertoolsLog, SystemClock
 from shared.jobs import Catalogue
 from shared.operations.admit import Admission
 from shared.settings import ApiSettings
 
-_SESSION = Session()
+_SESSION = session()
 # Three tries of 3 s, twice (payload and record), stay under API Gateway's 29 s with room for the backoff between.
 PATIENCE = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 3})
 _SIGNING = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})

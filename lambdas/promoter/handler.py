@@ -9,9 +9,9 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from botocore.config import Config
-from botocore.session import Session
 
 from shared.adapters.dynamodb import DynamoJobStore
+from shared.adapters.session import session
 from shared.adapters.system import PowertoolsLog, SystemClock
 from shared.operations.promote import THREADS, PromoterPorts, promote
 from shared.queues import QUEUES
@@ -20,7 +20,7 @@ from shared.settings import PromoterSettings
 LOOK_AHEAD = timedelta(minutes=3)
 """EventBridge Scheduler fires anywhere inside its minute, so two ticks may lie 119 s apart."""
 
-SESSION = Session()
+SESSION = session()
 SETTINGS = PromoterSettings.from_environment(os.environ)
 CLIENT = Config(
     connect_timeout=1,

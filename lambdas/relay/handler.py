@@ -10,17 +10,17 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from botocore.config import Config
-from botocore.session import Session
 
 from lambdas.relay.parse import outbox_record
 from shared.adapters.dynamodb import DynamoJobStore
+from shared.adapters.session import session
 from shared.adapters.sqs import SqsDoorbell
 from shared.adapters.system import PowertoolsLog, SystemClock
 from shared.operations.relay import MARK_THREADS, RelayPorts, relay
 from shared.queues import QUEUES
 from shared.settings import RelaySettings
 
-SESSION = Session()
+SESSION = session()
 SETTINGS = RelaySettings.from_environment(os.environ)
 CLIENT = Config(
     connect_timeout=1,

@@ -8,15 +8,15 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from botocore.config import Config
-from botocore.session import Session
 
 from lambdas.tally.parse import change
 from shared.adapters.counters import DynamoCounters
+from shared.adapters.session import session
 from shared.adapters.system import PowertoolsLog
 from shared.operations.tally import tally
 from shared.settings import TallySettings
 
-SESSION = Session()
+SESSION = session()
 SETTINGS = TallySettings.from_environment(os.environ)
 CLIENT = Config(connect_timeout=1, read_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
 LOG = PowertoolsLog(Logger(service="tally"))

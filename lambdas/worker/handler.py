@@ -13,11 +13,11 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from botocore.config import Config
-from botocore.session import Session
 
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.files import S3Files
 from shared.adapters.first_use import OnFirstUse
+from shared.adapters.session import session
 from shared.adapters.shares import DynamoShares
 from shared.adapters.sqs import SqsMailbox, message_of
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
@@ -28,7 +28,7 @@ from shared.ports import Guarded
 from shared.queues import QUEUES
 from shared.settings import WorkerSettings
 
-SESSION = Session()
+SESSION = session()
 SETTINGS = WorkerSettings.from_environment(os.environ)
 QUEUE = QUEUES[SETTINGS.queue]
 CLIENT = Config(

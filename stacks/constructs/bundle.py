@@ -1,5 +1,5 @@
 """Puts together the code of one function: its locked dependencies from the wheelhouse, lambdas/<function>, shared/,
-and the bytecode of all of it. No network, no Docker.
+the bytecode of all of it, and small service models for botocore. No network, no Docker.
 
 What is slow (installing, compiling) is kept under .build/, under a digest of all it was made from.
 """
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from stacks.constructs.bytecode import BundleError, compile_tree
+from stacks.constructs.models import MADE_FROM, write_models
 
 ROOT = Path(__file__).resolve().parents[2]
-_RECIPE = tuple(Path(__file__).with_name(name) for name in ("bundle.py", "bytecode.py", "compile.mjs"))
+_RECIPE = tuple(Path(__file__).with_name(name) for name in ("bundle.py", "bytecode.py", "compile.mjs", "models.py"))
 _LEFT_OUT = ("__pycache__", "requirements.in", "requirements.txt", "tests")
 _KEPT_SECONDS = 2 * 24 * 3600
 
@@ -44,6 +45,7 @@ class Bundle:
         """Install and compile all that `write` copies, where that is not done yet. Raises BundleError."""
         self._dependencies()
         self._compiled()
+        self._models()
 
     def write(self, into: Path) -> None:
         """Put the code into an existing, empty folder. Raises BundleError."""
@@ -53,6 +55,7 @@ class Bundle:
         for part in (self.function, "__pycache__"):
             shutil.copytree(compiled / "lambdas" / part, into / "lambdas" / part)
         shutil.copy(compiled / "lambdas" / "__init__.py", into / "lambdas")
+        shutil.copytree(self._models(), into / "models")
 
     def _dependencies(self) -> Path:
         return self._kept(f"dependencies-{self.house}-{self.function}", (self._lock,), self._install)
@@ -61,6 +64,9 @@ class Bundle:
         # In one go for all functions: starting Python in WebAssembly takes longer than compiling these few files.
         everything = [*_files(self.root / "lambdas"), *_files(self.root / "shared")]
         return self._kept(f"sources-{self.house}", everything, self._copy_and_compile)
+
+    def _models(self) -> Path:
+        return self._kept("models", (), write_models)
 
     @property
     def _lock(self) -> Path:
@@ -71,7 +77,7 @@ class Bundle:
         return [package, *_files(self.root / "lambdas" / self.function), *_files(self.root / "shared")]
 
     def _digest(self, *files: Path) -> str:
-        digest = hashlib.sha256(f"{self.house} {self.python}".encode())
+        digest = hashlib.sha256(f"{self.house} {self.python} {MADE_FROM}".encode())
         for file in (*_RECIPE, *files):
             name = file.relative_to(self.root) if file.is_relative_to(self.root) else file.name
             digest.update(f"\0{name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())

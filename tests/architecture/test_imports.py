@@ -32,6 +32,7 @@ FOLDERS = {
     "lambdas": ("aws_lambda_powertools", "boto3", "botocore", "pydantic", "pydantic_core", "shared", "lambdas"),
     "stacks": (
         "aws_cdk", "constructs", "jsii", "stacks",
+        "botocore.__version__", "botocore.loaders",  # the bundle cuts its models down; no client is made
         "shared.queues", "shared.quotas", "shared.routes", "shared.schedules", "shared.settings", "shared.telemetry",
         "shared.domain.states", "shared.domain.job", *PLAIN,
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.adapters.session import MODELS
 from stacks.constructs.bundle import Bundle
 from stacks.constructs.bytecode import BundleError, compile_tree
 from tests.infrastructure.stages import ROOT
@@ -49,6 +50,13 @@ def test_a_zip_holds_nothing_the_runtime_has_nor_what_no_function_runs(for_aws) 
     assert {"boto3", "botocore", "s3transfer", "aws_cdk", "tests", "bin", "stacks", "local"} & _names(code) == set()
     left = [p for p in (code / "lambdas").rglob("*") if p.name in ("tests", "requirements.txt", "requirements.in")]
     assert left == []
+
+
+def test_a_zip_brings_small_models_where_its_session_looks_for_them(for_aws) -> None:
+    _, code = for_aws
+    models = code / MODELS.relative_to(ROOT)
+    assert (models / "dynamodb" / "2012-08-10" / "service-2.json").is_file()
+    assert sum(file.stat().st_size for file in models.rglob("*") if file.is_file()) < 300_000
 
 
 def test_every_module_comes_with_bytecode_of_the_runtimes_python_that_is_used_unchecked(for_aws) -> None:
