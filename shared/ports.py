@@ -5,15 +5,16 @@ suite holds both to the same promises.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from shared.domain.doorbell import Bell
 from shared.domain.job import Job, RunRecord
 from shared.domain.lease import Lease
 from shared.domain.outcome import Alert
 from shared.domain.quota import Standing
-from shared.domain.states import Seen, Transition
+from shared.domain.writes import Write
 from shared.queues import Queue
 
 
@@ -34,9 +35,9 @@ class JobStore(Protocol):
     def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
         """Write a new record and these rows in one transaction. Raises AlreadySubmitted; then no row was written."""
 
-    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+    def apply(self, job_id: str, write: Write) -> Job:
         """Make one move and return the record after it. Raises MoveRefused with the record as it was found;
-        ValueError when `changes` or `seen` are not what the move takes.
+        ValueError when its `changes` or `seen` are not what the move takes.
         """
 
     def get(self, job_id: str) -> Job | None:
@@ -72,20 +73,12 @@ class JobStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context); `dead_letter` marks it;
-    `suspect`: the job's last worker vanished, so the next one runs it alone; `tenant`: on lanes with a share.
-    """
+    """One doorbell to send. `attributes` are for the operator's eyes (a DLQ copy's context)."""
 
-    job_id: str
-    dispatch: int
-    type: str
-    payload_version: int
+    bell: Bell
     group: str | None
     rung_at: datetime | None = None
     delay: timedelta = timedelta()
-    dead_letter: bool = False
-    suspect: bool = False
-    tenant: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -102,8 +95,8 @@ class Doorbell(Protocol):
     """The relay's side of the queues."""
 
     def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
-        """Send at most 10 doorbells (to the queue's DLQ where `dead_letter`; one kind per call) and return those that
-        SQS did not take: SendMessageBatch answers 200 with some of its entries failed.
+        """Send at most 10 doorbells (to the DLQ where the bell is a dead letter's; one kind per call) and return
+        those that SQS did not take: SendMessageBatch answers 200 with some of its entries failed.
         """
 
     def park(self, record: Mapping[str, Any], why: str) -> None:
@@ -112,26 +105,28 @@ class Doorbell(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One delivered doorbell. job_id is "" and dispatch 0 where the body was not a doorbell at all.
+    """One delivered message.
 
-    receives          how often SQS has delivered it, this time included
-    dead_letter_mark  it is (or was redriven from) a DLQ copy the relay sent
-    suspect           its job's last worker vanished
-    tenant            whose job it is, on lanes with a share; None elsewhere, and where an older relay rang
+    bell      None: its body is no doorbell
+    receives  how often SQS has delivered it, this time included
     """
 
     message_id: str
     receipt: str
     body: str
-    job_id: str
-    dispatch: int
-    type: str
-    payload_version: int
+    bell: Bell | None
     group: str | None
     receives: int
-    dead_letter_mark: bool = False
-    suspect: bool = False
-    tenant: str | None = None
+
+    @property
+    def job_id(self) -> str:
+        """Of the job it rings for; "" where it is no doorbell."""
+        return "" if self.bell is None else self.bell.job_id
+
+    @property
+    def type(self) -> str:
+        """Of that job."""
+        return "" if self.bell is None else self.bell.type
 
 
 class Mailbox(Protocol):
@@ -165,20 +160,16 @@ class DeadLetters(Protocol):
 class Guarded:
     """One effect of one run.
 
-    open    this run has called it and does not know how that ended; if not, its row may be ours by a lost answer
-    insist  repeats a write while the table does not answer and there is time; raises StoreUnavailable in the end
+    open   this run has called it and does not know how that ended; if not, its row may be ours by a lost answer
+    write  makes a write about it, again and again while the table does not answer and there is time; raises
+           MoveRefused, and StoreUnavailable in the end
     """
 
     lease: Lease
     name: str
     at_most_once: bool
     open: bool
-    insist: Callable[[Callable[[], Job]], Job]
-
-    @property
-    def seen(self) -> Seen:
-        """What a write about this effect must find."""
-        return replace(self.lease.seen(), effect=self.name)
+    write: Callable[[Write], Job]
 
 
 class Effects(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from shared.domain.states import OUTBOX_OPEN, State
 from shared.ports import Measured, Message, Ring, Unsent
 from shared.queues import Queue
 
+BELL = frozenset(Bell.__dataclass_fields__)
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -64,20 +65,25 @@ def a_running_job(**fields: Any) -> Job:
 
 
 def a_message(job: Job, **fields: Any) -> Message:
-    """The current doorbell of a job, as delivered."""
-    bell = Bell(job_id=job.job_id, dispatch=job.dispatch, type=job.type, payload_version=job.payload_version)
+    """The current doorbell of a job, as delivered; fields of its bell ("suspect", "dispatch") may be others."""
+    said = {"job_id": job.job_id, "dispatch": job.dispatch, "type": job.type, "payload_version": job.payload_version}
+    bell = Bell(**(said | {name: fields.pop(name) for name in list(fields) if name in BELL}))
     values: dict[str, Any] = {
         "message_id": secrets.token_hex(8),
         "receipt": secrets.token_hex(8),
         "body": bell.body(),
-        "job_id": job.job_id,
-        "dispatch": job.dispatch,
-        "type": job.type,
-        "payload_version": job.payload_version,
+        "bell": bell,
         "group": None,
         "receives": 1,
     }
     return Message(**(values | fields))
+
+
+def saying(message: Message, **fields: Any) -> Message:
+    """The same message, with another bell."""
+    assert message.bell is not None
+    bell = replace(message.bell, **fields)
+    return replace(message, bell=bell, body=bell.body())
 
 
 @dataclass
@@ -157,7 +163,7 @@ class MemoryDoorbell:
 
     def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
         assert 1 <= len(rings) <= 10
-        assert len({ring.dead_letter for ring in rings}) == 1
+        assert len({ring.bell.dead_letter for ring in rings}) == 1
         self.calls.append((queue.name, len(rings)))
         unsent = []
         for ring in rings:

@@ -5,16 +5,15 @@ jumps to the next thing that happens by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from shared.adapters.sqs import message_of
-from shared.domain.doorbell import Bell
+from shared.domain.doorbell import bell_of
 from shared.domain.job import Job
 from shared.domain.states import OUTBOX_OPEN, State
 from shared.errors import StoreUnavailable, TransientFailure
-from shared.operations.run import run_batch
 from shared.operations.sweep import Repaired, SweeperPorts, sweep_dead_letters
 from shared.ports import Message
 from shared.queues import QUEUES
@@ -160,14 +159,7 @@ class Lane:
 
     def _ring(self, job: Job) -> None:
         dead, fifo = job.state is State.DEAD, self.queue.fifo
-        bell = Bell(
-            job_id=job.job_id,
-            dispatch=job.dispatch,
-            type=job.type,
-            payload_version=job.payload_version,
-            dead_letter=dead,
-            suspect=not dead and job.stalls > 0,
-        )
+        bell = bell_of(job, shared=False)
         group = (job.ordering_key or job.job_id) if fifo else None
         delay = timedelta() if fifo or job.available_at is None else max(job.available_at - self._now, timedelta())
         self.sqs.send(self.dead if dead else self.work, bell.body(), group, str(self.rung), delay)
@@ -189,7 +181,7 @@ class Lane:
         got = self.sqs.receive(self.work, names, self.queue.visibility_timeout)
         if got:
             messages = [message_of(event_record(one)) for one in got]
-            kept = run_batch(messages, replace(self.world.ports, store=self.table, mailbox=self))
+            kept = self.world.run_batch(*messages, store=self.table, mailbox=self)
             for message in messages:
                 if message.message_id not in kept:
                     self.sqs.delete(self.work, message.receipt)

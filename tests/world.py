@@ -16,9 +16,10 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import DEFAULT_POLICY, RetryPolicy
 from shared.jobs import JobType, Payload, Upgrade
 from shared.operations.promote import PromoterPorts, promote
-from shared.operations.run import Batch, WorkerPorts, deliver, run_batch
-from shared.operations.share import LaneShare
-from shared.operations.watch import Watch
+from shared.operations.run import Lane, WorkerPorts, run_batch
+from shared.operations.run.deliver import deliver
+from shared.operations.run.invocation import Invocation
+from shared.operations.run.share import LaneShare
 from shared.ports import Message
 from shared.queues import QUEUES
 from tests.builders import NOW, MemoryMailbox, RecordedLog, RecordedMeter, TestClock, a_message
@@ -86,6 +87,7 @@ class World:
     ends: list[str] = field(default_factory=list)
     tokens: int = 0
     stage: str = "test"
+    catalogue: Any = None
 
     def token(self) -> str:
         self.tokens += 1
@@ -94,22 +96,11 @@ class World:
     @property
     def ports(self) -> WorkerPorts:
         return WorkerPorts(
-            queue=QUEUES[self.queue],
             stage=self.stage,
             store=self.store,
             mailbox=self.mailbox,
             files=None,  # type: ignore[arg-type]
             effects=PowertoolsEffects(self.store, self.clock),
-            catalogue=OneType(  # type: ignore[arg-type]
-                self.handler,
-                self.requires_result,
-                self.version,
-                self.upgrades,
-                self.policy,
-                self.deadline,
-                self.lease,
-                self.declared_for or self.queue,
-            ),
             clock=self.clock,
             log=self.log,
             meter=self.meter,
@@ -118,19 +109,45 @@ class World:
             dice=lambda: 1.0,
             token=self.token,
             pause=lambda for_: self.clock.forward(for_) if isinstance(self.clock, TestClock) else None,
-            time_left=lambda: self.time_left,
             end_process=lambda: self.ends.append("ended"),
         )
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(QUEUES[self.queue], self.types)
+
+    @property
+    def types(self) -> Any:
+        """What its worker knows: one type, unless `catalogue` says otherwise."""
+        if self.catalogue is not None:
+            return self.catalogue
+        lane = self.declared_for or self.queue
+        return OneType(
+            self.handler,
+            self.requires_result,
+            self.version,
+            self.upgrades,
+            self.policy,
+            self.deadline,
+            self.lease,
+            lane,
+        )
+
+    def invocation(self, **ports: Any) -> Invocation:
+        """One invocation of its worker, with other `ports` where said."""
+        return Invocation(self.lane, replace(self.ports, **ports), lambda: self.time_left)
 
     def submitted(self, job: Job) -> Message:
         self.store.submit(job, NOW)
         return a_message(job)
 
-    def deliver(self, message: Message) -> Outcome | None:
-        return deliver(message, Batch(Watch(self.clock)), self.ports)
+    def deliver(self, message: Message, invocation: Invocation | None = None, **ports: Any) -> Outcome | None:
+        return deliver(message, invocation or self.invocation(**ports))
 
-    def run_batch(self, *messages: Message) -> list[str]:
-        return run_batch(messages, self.ports)
+    def run_batch(
+        self, *messages: Message, time_left: Callable[[], timedelta] | None = None, **ports: Any
+    ) -> list[str]:
+        return run_batch(messages, replace(self.ports, **ports), self.lane, time_left or (lambda: self.time_left))
 
     def promote(self, look_ahead: timedelta = timedelta()) -> int:
         return promote(PromoterPorts(store=self.store, clock=self.clock, log=self.log, queues=QUEUES), look_ahead)

@@ -7,7 +7,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,8 +21,8 @@ from shared.adapters.shares import DynamoShares
 from shared.adapters.sqs import SqsMailbox, message_of
 from shared.adapters.system import PowertoolsLog, PowertoolsMeter, SystemClock
 from shared.jobs import Catalogue
-from shared.operations.run import WorkerPorts, run_batch
-from shared.operations.share import LaneShare
+from shared.operations.run import Lane, WorkerPorts, run_batch
+from shared.operations.run.share import LaneShare
 from shared.ports import Guarded
 from shared.queues import QUEUES
 from shared.settings import WorkerSettings
@@ -39,7 +38,7 @@ CLIENT = Config(
 )
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
 DYNAMODB = SESSION.create_client("dynamodb", config=CLIENT)
-CATALOGUE = Catalogue()
+LANE = Lane(QUEUE, Catalogue())
 STORE = DynamoJobStore(DYNAMODB, SETTINGS.jobs_table)
 
 
@@ -54,28 +53,25 @@ class Effects:
 
 
 PORTS = WorkerPorts(
-    queue=QUEUE,
     stage=SETTINGS.stage,
     store=STORE,
     mailbox=SqsMailbox(SESSION.create_client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
     files=S3Files(OnFirstUse(lambda: SESSION.create_client("s3", config=CLIENT)), SETTINGS.bucket),
     effects=Effects(),
-    catalogue=CATALOGUE,
     clock=SystemClock(),
     log=LOG,
-    meter=PowertoolsMeter(own_metrics=CATALOGUE.own_metrics),
+    meter=PowertoolsMeter(own_metrics=LANE.catalogue.own_metrics),
     share=LaneShare(QUEUE, DynamoShares(DYNAMODB, SETTINGS.controls_table), SystemClock(), LOG),
     code_version=SETTINGS.code_version,
     dice=random.random,
     token=lambda: secrets.token_hex(8),
     pause=lambda for_: time.sleep(for_.total_seconds()),
-    time_left=lambda: QUEUE.function_timeout,
     end_process=lambda: os._exit(1),  # no clean-up: it would wait for the very thread that hangs
 )
 
 
 def handler(event: Mapping[str, Any], context: Any) -> dict[str, list[dict[str, str]]]:
     """One batch of the lane. Answers with the messages that must come back; never raises for a job's failure."""
-    ports = replace(PORTS, time_left=lambda: timedelta(milliseconds=context.get_remaining_time_in_millis()))
-    kept = run_batch([message_of(record) for record in event["Records"]], ports)
+    messages = [message_of(record) for record in event["Records"]]
+    kept = run_batch(messages, PORTS, LANE, lambda: timedelta(milliseconds=context.get_remaining_time_in_millis()))
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in kept]}

@@ -13,7 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.adapters.expressions import Expression
 from shared.adapters.wire import Item, encode, from_item, job_key, plain, to_item
 from shared.domain.job import Job, RunRecord, from_ms, own_runs
-from shared.domain.states import SUBMIT, Seen, Transition
+from shared.domain.states import SUBMIT, Seen
+from shared.domain.writes import Write
 from shared.errors import AlreadySubmitted, MoveRefused, StoreUnavailable
 from shared.ports import Row
 
@@ -71,8 +72,9 @@ class DynamoJobStore:
                 return
         raise StoreUnavailable(f"submit of {job.job_id}: {_TRANSACTION_TRIES} transactions in a row were cancelled")
 
-    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+    def apply(self, job_id: str, write: Write) -> Job:
         """See JobStore. One conditional UpdateItem; a refusal brings the record it met in the same answer."""
+        move, seen, changes = write.move, write.seen, write.changes
         move.check_changes(changes)
         expression = Expression()
         condition, update = expression.condition(move, seen), expression.update(move, seen, changes)

@@ -25,14 +25,10 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 
-from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, MAX_EFFECTS, MAX_OUTCOME_BYTES, Effect, Job
-from shared.domain.states import (
-    ERASE_EFFECT,
-    FINISH_EFFECT,
-    START_EFFECT,
-    START_EFFECT_AT_MOST_ONCE,
-    Transition,
-)
+from shared.domain import writes
+from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, MAX_EFFECTS, MAX_OUTCOME_BYTES, Effect
+from shared.domain.refused import Refusal, refused
+from shared.domain.writes import Write
 from shared.errors import DeterministicFailure, LeaseLost, MoveRefused, NotDone, StoreUnavailable, UnknownOutcome
 from shared.ports import Clock, Guarded, JobStore
 
@@ -80,15 +76,17 @@ class EffectStore(BasePersistenceLayer):
         self._store, self._clock, self._guarded = store, clock, guarded
 
     def _put_record(self, data_record: DataRecord) -> None:
-        move = START_EFFECT_AT_MOST_ONCE if self._guarded.at_most_once else START_EFFECT
+        guarded = self._guarded
+        entry = self._entry(EFFECT_STARTED)
+        start = writes.start_effect(guarded.lease, guarded.name, entry, at_most_once=guarded.at_most_once)
         try:
-            job = self._write(move, self._entry(EFFECT_STARTED))
+            job = guarded.write(start)
         except MoveRefused as e:
             self._refused(e, data_record)
             return
-        if not self._guarded.lease.lasts(job, self._clock.now()):
+        if not guarded.lease.lasts(job, self._clock.now()):
             self._take_back()
-            raise LeaseLost(job.job_id, move.name, job)
+            raise LeaseLost(job.job_id, start.move.name, job)
         if len(job.effects) > MAX_EFFECTS:
             self._take_back()
             raise DeterministicFailure(f"more than {MAX_EFFECTS} effects in one job: split it", code="too-many-effects")
@@ -117,10 +115,11 @@ class EffectStore(BasePersistenceLayer):
     def _take_back(self) -> None:
         """A start that nothing began after. What cannot be taken back now is another worker's, or shows as begun."""
         with contextlib.suppress(MoveRefused, StoreUnavailable):
-            self._apply(ERASE_EFFECT)
+            self._store.apply(self._guarded.lease.job_id, writes.erase_effect(self._guarded.lease, self._guarded.name))
 
     def _update_record(self, data_record: DataRecord) -> None:
-        self._write_or_lost(FINISH_EFFECT, self._entry(EFFECT_COMPLETED, data_record.response_data))
+        entry = self._entry(EFFECT_COMPLETED, data_record.response_data)
+        self._write_or_lost(writes.finish_effect(self._guarded.lease, self._guarded.name, entry))
 
     def delete_record(self, data: dict[str, Any], exception: Exception) -> None:
         """`fn` raised. An at-most-once effect stays begun, unless it certainly did not take place."""
@@ -131,7 +130,7 @@ class EffectStore(BasePersistenceLayer):
         # Unanswered, it must hide neither the provider's reason nor its Retry-After. A later call in this run finds the
         # row its own, and the next run takes it over.
         with contextlib.suppress(StoreUnavailable):
-            self._write_or_lost(ERASE_EFFECT)
+            self._write_or_lost(writes.erase_effect(self._guarded.lease, self._guarded.name))
 
     def _get_record(self, idempotency_key: str) -> DataRecord:
         job = self._store.get(self._guarded.lease.job_id)
@@ -144,19 +143,11 @@ class EffectStore(BasePersistenceLayer):
     def _entry(self, status: str, outcome: str | None = None) -> Effect:
         return Effect(status=status, run=self._guarded.lease.run, at=self._clock.now(), outcome=outcome)
 
-    def _apply(self, move: Transition, effect: Effect | None = None) -> Job:
-        changes = {} if effect is None else {"effect": effect}
-        return self._store.apply(self._guarded.lease.job_id, move, self._guarded.seen, **changes)
-
-    def _write(self, move: Transition, effect: Effect | None = None) -> Job:
-        return self._guarded.insist(lambda: self._apply(move, effect))
-
-    def _write_or_lost(self, move: Transition, effect: Effect | None = None) -> None:
+    def _write_or_lost(self, write: Write) -> None:
         try:
-            self._write(move, effect)
+            self._guarded.write(write)
         except MoveRefused as e:
-            changes = {} if effect is None else {"effect": effect}
-            if not self._guarded.lease.landed(e.found, move, changes, self._guarded.name):
+            if refused(write, self._guarded.lease, e.found) is not Refusal.LANDED:
                 raise LeaseLost(e.job_id, e.move, e.found) from e
 
 

@@ -6,13 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from shared.domain.job import Job, RunRecord, own_runs
 from shared.domain.moves import after, allowed
 from shared.domain.quota import Standing
 from shared.domain.share import charged
-from shared.domain.states import SUBMIT, Seen, Transition
+from shared.domain.states import SUBMIT, Seen
+from shared.domain.writes import Write
 from shared.errors import AlreadySubmitted, MoveRefused
 from shared.ports import Row
 
@@ -42,14 +42,14 @@ class MemoryJobStore:
             self._write(job)
             self.rows += rows
 
-    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+    def apply(self, job_id: str, write: Write) -> Job:
         """See JobStore."""
-        move.check_changes(changes)
+        write.move.check_changes(write.changes)
         with self._lock:
             found = self._jobs.get(job_id)
-            if not allowed(found, move, seen) or found is None:
-                raise MoveRefused(job_id, move.name, found)
-            self._write(after(found, move, changes, seen.effect))
+            if not allowed(found, write.move, write.seen) or found is None:
+                raise MoveRefused(job_id, write.move.name, found)
+            self._write(after(found, write.move, write.changes, write.seen.effect))
             return self._jobs[job_id]
 
     def get(self, job_id: str) -> Job | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.domain.doorbell import Bell, parse
+from shared.domain.doorbell import parse
 from shared.errors import RingRefused
 from shared.ports import Log, Message, Ring, Unsent
 from shared.queues import Queue
@@ -60,7 +60,7 @@ class SqsDoorbell:
 
     def ring(self, queue: Queue, rings: Sequence[Ring]) -> Sequence[Unsent]:
         """See Doorbell. A call that fails as a whole leaves every entry unsent."""
-        name = queue.dead_letter_name if rings[0].dead_letter else queue.physical_name
+        name = queue.dead_letter_name if rings[0].bell.dead_letter else queue.physical_name
         entries = [{"Id": str(n), **_entry(queue, ring)} for n, ring in enumerate(rings)]
         try:
             url = self._urls.of(name(self._prefix))
@@ -177,40 +177,24 @@ def message_of(record: Mapping[str, Any]) -> Message:
 
 
 def _message(message_id: str, receipt: str, body: str, said: Mapping[str, Any]) -> Message:
-    bell = parse(body) or Bell(job_id="", dispatch=0, type="", payload_version=0)
     attributes = said.get("Attributes", {})
     return Message(
         message_id=message_id,
         receipt=receipt,
         body=body,
-        job_id=bell.job_id,
-        dispatch=bell.dispatch,
-        type=bell.type,
-        payload_version=bell.payload_version,
+        bell=parse(body),
         group=attributes.get("MessageGroupId"),
         receives=int(attributes.get("ApproximateReceiveCount", 1)),
-        dead_letter_mark=bell.dead_letter,
-        suspect=bell.suspect,
-        tenant=bell.tenant,
     )
 
 
 def _entry(queue: Queue, ring: Ring) -> dict[str, Any]:
-    bell = Bell(
-        job_id=ring.job_id,
-        dispatch=ring.dispatch,
-        type=ring.type,
-        payload_version=ring.payload_version,
-        dead_letter=ring.dead_letter,
-        suspect=ring.suspect,
-        tenant=ring.tenant,
-    )
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in ring.attributes.items()}
-    entry: dict[str, Any] = {"MessageBody": bell.body(), "MessageAttributes": attributes}
+    entry: dict[str, Any] = {"MessageBody": ring.bell.body(), "MessageAttributes": attributes}
     if ring.group is not None:  # on a standard queue the tenant: SQS then keeps a noisy one from starving the others
         entry["MessageGroupId"] = ring.group
     if queue.fifo:
-        entry["MessageDeduplicationId"] = bell.deduplication_id(ring.rung_at)
+        entry["MessageDeduplicationId"] = ring.bell.deduplication_id(ring.rung_at)
     elif ring.delay:
         entry["DelaySeconds"] = _seconds(ring.delay)
     return entry

@@ -9,13 +9,18 @@ from datetime import datetime
 from typing import Any
 
 from shared.domain.job import JOB_ID, Job, tenants_own, to_ms
+from shared.domain.states import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bell:
-    """The body of a message. type and payload_version are hints that let a worker refuse before it leases; suspect is
-    one that lets it lease only once nothing else runs in its process, tenant (on lanes with a share) one that lets it
-    wait for its turn.
+    """The body of a message.
+
+    type, payload_version  hints that let a worker refuse before it leases
+    dead_letter            it is, or was redriven from, a copy that the relay sent to a DLQ
+    suspect                its job's last worker vanished: the next one runs it alone in its process
+    tenant                 whose job it is, on lanes with a share, where it waits for its turn; None elsewhere, and
+                           where an older relay rang
     """
 
     job_id: str
@@ -44,6 +49,20 @@ class Bell:
         """For FIFO queues. A relay that repeats itself is swallowed there; a repair that rings again is not."""
         said = f"{self.body()} {'' if rung_at is None else to_ms(rung_at)}"
         return hashlib.sha256(said.encode()).hexdigest()
+
+
+def bell_of(job: Job, *, shared: bool) -> Bell:
+    """The doorbell of a job that waits to run, or its copy for the DLQ. shared: its lane gives each tenant a share."""
+    dead = job.state is State.DEAD
+    return Bell(
+        job_id=job.job_id,
+        dispatch=job.dispatch,
+        type=job.type,
+        payload_version=job.payload_version,
+        dead_letter=dead,
+        suspect=not dead and job.stalls > 0,
+        tenant=job.tenant if shared and not dead else None,
+    )
 
 
 def fifo_group(job: Job) -> str:

@@ -1,4 +1,4 @@
-"""Retry, wait out an outage, or stop: decided here from values alone, acted on by operations/run.py."""
+"""Retry, wait out an outage, or stop: decided here from values alone, acted on by operations/run/end.py."""
 
 from __future__ import annotations
 

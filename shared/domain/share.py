@@ -1,4 +1,4 @@
-"""A tenant's share of a lane, in worker time: pure arithmetic, acted on by operations/share.py.
+"""A tenant's share of a lane, in worker time: pure arithmetic, acted on by operations/run/share.py.
 
 Each tenant has an account that empties by itself, at `share` seconds a second, and is charged what its runs took. It is
 kept as one instant, `even_at`, when it will be empty (a leaky bucket written as its end). Counting what runs at this

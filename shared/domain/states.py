@@ -174,6 +174,11 @@ class Transition:
     drops: tuple[str, ...] = ()
 
     @property
+    def verb(self) -> str:
+        """The move in a log line or a metric's name: "dead-letter" of "dead-letter (lapsed)", "ring-again"."""
+        return self.name.partition(" (")[0].replace(" ", "-")
+
+    @property
     def sources(self) -> frozenset[State]:
         """Every state this move may leave."""
         return frozenset(state for arm in self.arms for state in arm.states)

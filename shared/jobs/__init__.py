@@ -20,7 +20,7 @@ from shared.jobs._job_type import Ending, Handler, JobType, Upgrade
 from shared.jobs._payload import Payload, TenantId
 from shared.queues import QUEUES
 
-FINISHING_MARGIN = timedelta(seconds=10)
+LEASE_BEYOND_DEADLINE = timedelta(seconds=10)
 """What a lease has beyond the deadline: time to record how the attempt ended."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -28,7 +28,7 @@ _TENANT_WORD = re.compile(r"(^|_)tenant(_|$)")
 
 
 __all__ = [
-    "FINISHING_MARGIN",
+    "LEASE_BEYOND_DEADLINE",
     "Catalogue",
     "Ending",
     "Handler",
@@ -56,10 +56,10 @@ def job_type(
     own_metrics: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated function as the handler of job type `name`; the payload model is the annotation of its
-    first parameter. Without a `lease` it is the deadline and FINISHING_MARGIN. Raises DeclarationError, by name, for
-    what cannot work.
+    first parameter. Without a `lease` it is the deadline and LEASE_BEYOND_DEADLINE. Raises DeclarationError, by name,
+    for what cannot work.
     """
-    lease = deadline + FINISHING_MARGIN if lease is None else lease
+    lease = deadline + LEASE_BEYOND_DEADLINE if lease is None else lease
     upgrades = dict(upgrades or {})
 
     def refuse(why: str) -> DeclarationError:

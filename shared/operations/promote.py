@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from shared.domain import writes
 from shared.domain.describe import describe
-from shared.domain.job import DUE_SHARDS, Job, open_key
-from shared.domain.states import PROMOTE, Seen, State
+from shared.domain.job import DUE_SHARDS, Job
+from shared.domain.states import State
 from shared.errors import MoveRefused, PromotionFailed, StoreUnavailable
 from shared.ports import Clock, JobStore, Log
 from shared.queues import Queue
@@ -68,10 +69,9 @@ def promote_job(job_id: str, now: datetime, look_ahead: timedelta, ports: Promot
     job = ports.store.get(job_id)
     if job is None or job.due_at is None or not _its_turn(job, now, look_ahead, ports.queues):
         return False
-    seen = Seen(dispatch=job.dispatch, horizon=now + look_ahead)
-    changes = {"open_key": open_key(job.queue, job_id), "available_at": job.due_at}
+    write = writes.promote(job, job.due_at, now + look_ahead, ports.clock.now())
     try:
-        ports.store.apply(job_id, PROMOTE, seen, **changes, queued_at=ports.clock.now())
+        ports.store.apply(job_id, write)
     except MoveRefused:  # cancelled, rescheduled or promoted meanwhile: its new state is right
         return False
     ports.log.event("promoted", job=job_id, type=job.type, attempt=job.attempts, state=State.QUEUED)

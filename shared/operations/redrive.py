@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shared.domain import writes
 from shared.domain.job import Job
-from shared.domain.states import CANCEL, REPLAY, REQUEST_CANCEL, Seen, State
+from shared.domain.states import CANCEL, REPLAY, State
 from shared.errors import MoveRefused, PayloadMissing
-from shared.operations.endings import cancel_changes, renew_payload, replay_changes
+from shared.operations.mend import keep_payload
 from shared.ports import Clock, JobStore, Log
 
 TRIES = 4
@@ -42,10 +43,9 @@ def cancel(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
             raise MoveRefused(job_id, CANCEL.name, None)
         now = ports.clock.now()
         try:
-            if found.state is State.RUNNING:
-                after = ports.store.apply(job_id, REQUEST_CANCEL, Seen(), cancel_request=request)
-            else:
-                after = ports.store.apply(job_id, CANCEL, Seen(dispatch=found.dispatch), **cancel_changes(request, now))
+            running = found.state is State.RUNNING
+            write = writes.request_cancel(request) if running else writes.cancel(found, request, now)
+            after = ports.store.apply(job_id, write)
         except MoveRefused as e:
             refused = e
             continue
@@ -64,9 +64,9 @@ def replay(job_id: str, who: str, why: str, ports: OperatorPorts) -> Job:
     found = ports.store.get(job_id)
     if found is None:
         raise MoveRefused(job_id, REPLAY.name, None)
-    changes = replay_changes(found, ports.clock.now(), ports.lane_of(found.type))
-    if found.state in REPLAY.sources and not renew_payload(found, changes["deadline_at"], ports.store):
+    write = writes.replay(found, ports.lane_of(found.type), ports.clock.now())
+    if found.state in REPLAY.sources and not keep_payload(found, write.changes["deadline_at"], ports.store):
         raise PayloadMissing(job_id)
-    after = ports.store.apply(job_id, REPLAY, Seen(dispatch=found.dispatch), **changes)
+    after = ports.store.apply(job_id, write)
     ports.log.event("replay-accepted", job=job_id, type=after.type, state=after.state, who=who, why=why)
     return after

@@ -18,9 +18,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from shared.domain.doorbell import fifo_group
+from shared.domain import writes
+from shared.domain.doorbell import Bell, bell_of, fifo_group
 from shared.domain.job import Job
-from shared.domain.states import MARK, OUTBOX_OPEN, Seen, State
+from shared.domain.states import OUTBOX_OPEN, State
 from shared.domain.text import BREAKING
 from shared.errors import MoveRefused, RingRefused, StoreUnavailable
 from shared.ports import Clock, Doorbell, JobStore, Log, Ring, Unsent
@@ -33,8 +34,7 @@ MARK_THREADS = 8
 ONE_CALL = timedelta(seconds=15)
 """What one call to SQS or the table may take with its repeats (lambdas/relay: three of 1 + 3 s, and pauses)."""
 
-FINISHING_MARGIN = timedelta(seconds=3)
-TO_MARK = ONE_CALL + FINISHING_MARGIN
+TO_MARK = ONE_CALL + timedelta(seconds=3)
 TO_SEND = ONE_CALL + TO_MARK
 """What must be left of the invocation to begin with one more mark, or one more call that will want its marks."""
 
@@ -167,18 +167,18 @@ def _send(batch: Sequence[Pair], queue: Queue, ports: RelayPorts, tally: _Tally)
         tally.left += [f"{job.job_id}: its queue has no time left" for _, job in free]
         return
     rings = [_ring(job, queue, now) for _, job in free]
-    refused = {_number(one.ring): one for one in ports.doorbell.ring(queue, rings)} if rings else {}
+    refused = {_number(one.ring.bell): one for one in ports.doorbell.ring(queue, rings)} if rings else {}
     for _ in range(SINGLE_TRIES):
         for one in [one for one in refused.values() if not one.hopeless]:
             if ports.time_left() < TO_SEND:
                 break
-            del refused[_number(one.ring)]
-            refused |= {_number(again.ring): again for again in ports.doorbell.ring(queue, [one.ring])}
+            del refused[_number(one.ring.bell)]
+            refused |= {_number(again.ring.bell): again for again in ports.doorbell.ring(queue, [one.ring])}
     for record, job in free:
         _settle(record, job, refused.get(_number(job)), ports, tally)
 
 
-def _number(one: Ring | Job) -> tuple[str, int]:
+def _number(one: Bell | Job) -> tuple[str, int]:
     """Which doorbell of which job: a batch may hold two of one job."""
     return one.job_id, one.dispatch
 
@@ -198,16 +198,10 @@ def _ring(job: Job, queue: Queue, now: datetime) -> Ring:
     dead = job.state is State.DEAD
     wait = job.available_at - now if job.available_at is not None else timedelta()
     return Ring(
-        job_id=job.job_id,
-        dispatch=job.dispatch,
-        type=job.type,
-        payload_version=job.payload_version,
+        bell=bell_of(job, shared=queue.tenant_share is not None),
         group=_group(job, queue, dead),
         rung_at=job.rung_at,
         delay=timedelta() if dead or queue.fifo else min(max(wait, timedelta()), MAX_DELAY),
-        dead_letter=dead,
-        suspect=not dead and job.stalls > 0,
-        tenant=job.tenant if queue.tenant_share is not None and not dead else None,
         attributes=_context(job) if dead else {},
     )
 
@@ -249,7 +243,7 @@ def _mark(sent: Sequence[Job], markers: Executor, ports: RelayPorts) -> None:
         try:
             if ports.time_left() < TO_MARK:
                 raise StoreUnavailable("no time left to mark; the sweeper rings once more")
-            ports.store.apply(job.job_id, MARK, Seen(dispatch=job.dispatch), published_at=ports.clock.now())
+            ports.store.apply(job.job_id, writes.mark(job.dispatch, ports.clock.now()))
         except MoveRefused as e:
             ports.log.event("mark-late", job=job.job_id, type=job.type, state=e.found.state if e.found else "gone")
         except Exception as e:  # whatever it is, the others' flags must close; the sweeper rings this one again

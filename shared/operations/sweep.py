@@ -10,29 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
 
 from shared.domain.job import Job
-from shared.domain.lease import Next, as_found
-from shared.domain.outcome import Alert
-from shared.domain.repair import ENDINGS, OVERDUE, Broken, Fate, Repair, broken, fate
-from shared.domain.retry import Failure, FailureClass
-from shared.domain.states import (
-    DEFAULT_STALL_LIMIT,
-    PARK,
-    PARK_LAPSED,
-    REDISPATCH,
-    REQUEUE,
-    RING_AGAIN,
-    State,
-    Transition,
-)
-from shared.domain.told import with_what_stood_in_its_way
+from shared.domain.repair import broken, broken_by_message
+from shared.domain.states import DEFAULT_STALL_LIMIT
+from shared.domain.writes import Write
 from shared.errors import MoveRefused, RingRefused
-from shared.operations.endings import ending
-from shared.operations.history import dead_changes, record_lapsed_run
-from shared.operations.promote import PromoterPorts, promote_job
+from shared.operations.mend import mend
 from shared.ports import Clock, DeadLetters, JobStore, Log, Message, Meter
 from shared.queues import DEAD_LETTER_RETENTION, Queue
 
@@ -60,7 +44,7 @@ class Repaired:
 
     job_id: str
     invariant: str
-    repair: Repair
+    repair: str
     done: bool
 
 
@@ -86,7 +70,7 @@ def sweep_job(job_id: str, ports: SweeperPorts, *, queue_empty: bool, dry_run: b
     )
     if found is None:
         return None
-    done = not dry_run and _repair(job, found, now, ports)
+    done = not dry_run and found.write is not None and _mended(job, found.write, ports)
     ports.log.event(
         "swept", job=job_id, type=job.type, attempt=job.attempts, state=job.state, invariant=found.invariant,
         repair=found.repair, done=done,
@@ -94,42 +78,13 @@ def sweep_job(job_id: str, ports: SweeperPorts, *, queue_empty: bool, dry_run: b
     return Repaired(job_id, found.invariant, found.repair, done)
 
 
-def _repair(job: Job, found: Broken, now: datetime, ports: SweeperPorts) -> bool:
-    if found.repair is Repair.PROMOTE:
-        promoter = PromoterPorts(store=ports.store, clock=ports.clock, log=ports.log, queues=ports.queues)
-        return promote_job(job.job_id, now - OVERDUE, timedelta(), promoter)
-    move, changes = _move(job, found.repair, now)
-    if found.repair is Repair.EXPIRE:
-        ports.meter.alert(Alert.EXPIRED, queue=job.queue, type=job.type, job=job.job_id)
-    return _made(job, move, changes, now, ports)
-
-
-def _made(job: Job, move: Transition, changes: dict[str, Any], now: datetime, ports: SweeperPorts) -> bool:
+def _mended(job: Job, write: Write, ports: SweeperPorts) -> bool:
     """Whether the move was still what the job needed."""
     try:
-        after = ports.store.apply(job.job_id, move, as_found(job, now), **changes)
+        mend(job, write, ports)
     except MoveRefused:
         return False
-    if job.state is State.RUNNING:
-        record_lapsed_run(job, after.state, ports)
     return True
-
-
-def _move(job: Job, repair: Repair, now: datetime) -> tuple[Transition, dict[str, Any]]:
-    match repair:
-        case Repair.RING_AGAIN:
-            return RING_AGAIN, {"rung_at": now}
-        case Repair.REDISPATCH:
-            return REDISPATCH, {"queued_at": now}
-        case Repair.REQUEUE:
-            return REQUEUE, {"queued_at": now}
-        case Repair.DEAD_LETTER | Repair.EXPIRE | Repair.CANCEL:
-            move, changes, _ = ending(_NEXT[repair], job, now)
-            return move, changes
-    raise AssertionError(f"{repair} is no single move")
-
-
-_NEXT: Mapping[Repair, Next] = {repair: following for following, repair in ENDINGS.items()}
 
 
 def sweep_dead_letters(queue: Queue, ports: SweeperPorts, *, dry_run: bool = False) -> list[Repaired]:
@@ -155,31 +110,14 @@ def sweep_dead_letters(queue: Queue, ports: SweeperPorts, *, dry_run: bool = Fal
 
 
 def _sweep_message(queue: Queue, message: Message, ports: SweeperPorts, dry_run: bool) -> Repaired | None:
-    found, now = ports.store.get(message.job_id) if message.job_id else None, ports.clock.now()
-    match fate(found, dispatch=message.dispatch, dead_letter_mark=message.dead_letter_mark, now=now):
-        case Fate.PARK if found is not None:
-            name, repair, done = "parked-by-sqs", Repair.PARK, not dry_run and _park(found, now, ports)
-        case Fate.RING if found is not None:
-            name, repair = "parked-by-sqs", _ring_of(found)
-            done = not dry_run and _made(found, *_move(found, repair, now), now, ports)
-        case Fate.DROP:
-            name, repair, done = "stale-dead-letter", Repair.DROP, not dry_run
-        case _:
-            return None
+    job, now = ports.store.get(message.job_id) if message.bell else None, ports.clock.now()
+    found = broken_by_message(job, message.bell, now)
+    if found is None:
+        return None
+    done = not dry_run and (job is None or found.write is None or _mended(job, found.write, ports))
     if done:
         ports.dead_letters.delete(queue, [message])
-    ports.log.event("swept", job=message.job_id, type=message.type, invariant=name, repair=repair, done=done)
-    return Repaired(message.job_id, name, repair, done)
-
-
-def _ring_of(found: Job) -> Repair:
-    return Repair.RING_AGAIN if found.state is State.QUEUED else Repair.REDISPATCH
-
-
-def _park(found: Job, now: datetime, ports: SweeperPorts) -> bool:
-    """Attempts as seen: a worker that got hold of a second copy meanwhile has the job, and it lives."""
-    why = FailureClass.NEVER_RAN if found.attempts == 0 else FailureClass.STALLED
-    said = with_what_stood_in_its_way(f"SQS gave up on its message after {found.attempts} attempts", found)
-    move = PARK_LAPSED if found.state is State.RUNNING else PARK
-    failure = Failure(why, "parked-by-sqs", said, told=True)
-    return _made(found, move, dead_changes(found, failure, now), now, ports)
+    ports.log.event(
+        "swept", job=message.job_id, type=message.type, invariant=found.invariant, repair=found.repair, done=done
+    )
+    return Repaired(message.job_id, found.invariant, found.repair, done)

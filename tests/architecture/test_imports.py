@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,28 @@ def test_a_folder_imports_only_what_the_design_allows(folder: str) -> None:
                 continue
             allowed = FOLDERS[folder]
             assert any(module == name or module.startswith(name + ".") for name in allowed), f"{path}: {module}"
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """For a type only (TYPE_CHECKING) is a circle too: neither of the two can be read without the other."""
+    paths = [path for folder in ("shared", "lambdas", "stacks", "local") for path in files(folder)]
+    known = {module_of(path) for path in paths}
+    graph = {
+        module_of(path): {
+            next((m for m in (name, name.rpartition(".")[0]) if m in known), "") for name in imports(path)
+        } - {"", module_of(path)}
+        for path in paths
+    }  # fmt: skip
+    assert "shared.operations.run.held" in graph["shared.operations.run.effects"], "the search sees nothing"
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as e:
+        raise AssertionError(f"a circle of imports: {' -> '.join(reversed(e.args[1]))}") from e
 
 
 def test_one_lambda_never_imports_another() -> None:

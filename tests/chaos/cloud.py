@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.adapters.effects import PowertoolsEffects
-from shared.domain.doorbell import Bell, parse
+from shared.domain.doorbell import parse
 from shared.domain.job import Job
 from shared.domain.states import FINAL, OUTBOX_OPEN
 from shared.operations.promote import PromoterPorts, promote
 from shared.operations.redrive import OperatorPorts
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
-from shared.operations.run import WorkerPorts, run_batch
+from shared.operations.run import Lane, WorkerPorts, run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.ports import Message, Ring, Unsent
 from shared.queues import QUEUES, Queue
@@ -88,36 +88,22 @@ class Cloud:
         if self.kind.first_ring_refused and self.first("refused"):
             return [Unsent(ring, "ThrottlingException", hopeless=False) for ring in rings]
         for ring in rings:
-            bell = Bell(
-                job_id=ring.job_id,
-                dispatch=ring.dispatch,
-                type=ring.type,
-                payload_version=ring.payload_version,
-                dead_letter=ring.dead_letter,
-                suspect=ring.suspect,
-            )
-            group = ring.group if queue.fifo else None
-            message = self.send(bell.body(), group, ring.delay, to_dlq=ring.dead_letter, lane=queue.name)
-            assert message.dispatch == ring.dispatch
+            group, dead_letter = ring.group if queue.fifo else None, ring.bell.dead_letter
+            message = self.send(ring.bell.body(), group, ring.delay, to_dlq=dead_letter, lane=queue.name)
+            assert message.bell == ring.bell
         return []
 
     def send(
         self, body: str, group: str | None = None, delay: timedelta = timedelta(), to_dlq: bool = False, lane: str = ""
     ) -> Message:
         self.sent += 1
-        bell = parse(body) or Bell(job_id="", dispatch=0, type="", payload_version=0)
         message = Message(
             message_id=f"m{self.sent}",
             receipt="r",
             body=body,
-            job_id=bell.job_id,
-            dispatch=bell.dispatch,
-            type=bell.type,
-            payload_version=bell.payload_version,
+            bell=parse(body),
             group=group,
             receives=self.kind.receives,
-            dead_letter_mark=bell.dead_letter,
-            suspect=bell.suspect,
         )
         if to_dlq:
             self.dlq.append(message)
@@ -254,7 +240,10 @@ class Cloud:
         def invoke(process: Process) -> list[str]:
             self.working.append(process)
             try:
-                return run_batch(messages, self._worker_ports(process, lane))
+                left = self.kind.time_left(self)
+                declared = Lane(lane, self.kind.catalogue(self, lane.name))
+                ports = self._worker_ports(process)
+                return run_batch(messages, ports, declared, lambda: min(left(), lane.function_timeout))
             finally:
                 self.working.remove(process)
 
@@ -268,17 +257,14 @@ class Cloud:
         """The worker that calls this is killed here, in the middle of its handler."""
         self.working[-1].die()
 
-    def _worker_ports(self, process: Process, lane: Queue) -> WorkerPorts:
-        store, left = process.port("store", self.kind.store(self)), self.kind.time_left(self)
+    def _worker_ports(self, process: Process) -> WorkerPorts:
+        store = process.port("store", self.kind.store(self))
         return replace(
             self.world.ports,
-            queue=lane,
             store=store,
             mailbox=process.port("mailbox", self),
             meter=process.port("meter", self.world.meter),
             effects=PowertoolsEffects(store, self.clock),
-            catalogue=self.kind.catalogue(self, lane.name),
-            time_left=lambda: min(left(), lane.function_timeout),
             end_process=process.die,
         )
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.domain.job import MAX_EFFECTS, RETENTION, Job
-from shared.domain.lease import as_found
 from shared.domain.outcome import Alert
 from shared.domain.retry import DEFAULT_POLICY, FailureClass
 from shared.domain.run import Cancel, Continue, Defer
@@ -19,11 +18,11 @@ from shared.domain.states import (
     ERASE_EFFECT,
     FINISH_EFFECT,
     LEASE,
-    RECLAIM,
     START_EFFECT,
     START_EFFECT_AT_MOST_ONCE,
     State,
 )
+from shared.domain.writes import Terms, Write, reclaim
 from shared.errors import DeterministicFailure, KeyReused, MoveRefused, NotDone, StoreUnavailable, TransientFailure
 from shared.jobs import JobType
 from shared.operations.redrive import cancel, replay
@@ -550,9 +549,9 @@ class Spoilt:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cloud.store, name)
 
-    def apply(self, job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        call = lambda: self._cloud.store.apply(job_id, move, seen, **changes)  # noqa: E731
-        if move in self._moves and self._cloud.first(f"spoilt {move.name}"):
+    def apply(self, job_id: str, write: Write) -> Job:
+        call = lambda: self._cloud.store.apply(job_id, write)  # noqa: E731
+        if write.move in self._moves and self._cloud.first(f"spoilt {write.move.name}"):
             return self._how(self._cloud, call)
         return call()
 
@@ -589,8 +588,8 @@ def repeated_beside_another(cloud: Cloud, call: Callable[[], Job]) -> Job:
     job = call()
     cloud.clock.forward(LANDED_AFTER)
     now = cloud.clock.now()
-    theirs = {"lease_expires_at": now + LANDED_AFTER, "started_at": now, "code_version": "abc1234"}
-    cloud.store.apply(job.job_id, RECLAIM, as_found(job, now), holder="another", **theirs)
+    theirs = Terms(holder="another", started_at=now, ends_at=now + LANDED_AFTER, code_version="abc1234")
+    cloud.store.apply(job.job_id, reclaim(job, theirs))
     return call()
 
 

@@ -99,7 +99,7 @@ class _Port:
 
 
 HIDES_FOR_OTHERS = "come_back"
-"""The function of operations/batch.py that hides a message for its callers: the places are theirs."""
+"""The method of operations/run/invocation.py that hides a message for its callers: the places are theirs."""
 
 
 def _site() -> str:

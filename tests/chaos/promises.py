@@ -23,7 +23,7 @@ def check(cloud: Cloud) -> None:
         _effects_once(job, cloud)
         _moved_along_the_table(job, cloud)
         copies = [message for message in cloud.dlq if message.job_id == job.job_id]
-        true = [copy for copy in copies if copy.dead_letter_mark and copy.dispatch == job.dispatch]
+        true = [copy for copy in copies if copy.bell and copy.bell.dead_letter and copy.bell.dispatch == job.dispatch]
         assert copies == true, f"the DLQ holds what is not true: {copies}"
         assert bool(true) == (job.state is State.DEAD), f"{len(true)} copies of a {job.state} job"
     assert not cloud.provider.strays, f"begun by a run that had lost its job: {cloud.provider.strays}"

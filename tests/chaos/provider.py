@@ -23,8 +23,8 @@ class Provider:
         """An effect of this name, for `run.once`."""
 
         def effect() -> str:
-            self.calls.append((run.job_id, name, run._lease.run))
-            if not run._lease.is_of(self.look(run.job_id)):
+            self.calls.append((run.job_id, name, run.held.lease.run))
+            if not run.held.lease.is_of(self.look(run.job_id)):
                 self.strays.append(self.calls[-1])
             return f"{name}-ref"
 

@@ -15,14 +15,14 @@ import pytest
 from shared import ports
 from shared.adapters.effects import EffectStore
 from shared.adapters.memory import MemoryJobStore
-from shared.domain import moves
+from shared.domain import moves, writes
 from shared.domain.outcome import Outcome
-from shared.domain.repair import Fate
+from shared.domain.repair import PARKED_BY_SQS, Broken
 from shared.domain.states import REROUTE, RESTED, EffectFree, State
 from shared.domain.waits import RECEIVE_LIMIT
 from shared.errors import PayloadMissing
-from shared.operations import acquire
-from shared.operations.settle import Settlement
+from shared.operations import mend
+from shared.operations.run.end import RunEnd
 from tests.chaos.cloud import Cloud
 from tests.chaos.kinds import KINDS
 from tests.chaos.process import CALLERS, HIDES_FOR_OTHERS, PORTS, ROOT, Strike
@@ -122,9 +122,9 @@ def _call_sites() -> Iterator[tuple[str, int, range]]:
 
 
 def _calls_a_port(called: ast.expr, methods: set[str]) -> bool:
-    if isinstance(called, ast.Name):
-        return called.id == HIDES_FOR_OTHERS
-    return isinstance(called, ast.Attribute) and called.attr in methods and _is_port(called.value)
+    if not isinstance(called, ast.Attribute):
+        return False
+    return called.attr == HIDES_FOR_OTHERS or (called.attr in methods and _is_port(called.value))
 
 
 def _is_port(value: ast.expr) -> bool:
@@ -134,8 +134,9 @@ def _is_port(value: ast.expr) -> bool:
 
 def test_the_search_for_calls_sees_them() -> None:
     found = {Path(path).name for path, _, _ in _call_sites()}
-    verbs = {"submit.py", "relay.py", "run.py", "acquire.py", "settle.py", "promote.py", "sweep.py", "redrive.py"}
-    assert verbs | {"effects.py"} <= found
+    verbs = {"submit.py", "relay.py", "promote.py", "sweep.py", "redrive.py", "mend.py"}
+    worker = {"delivery.py", "held.py", "end.py", "execute.py", "invocation.py", "reroute.py"}
+    assert verbs | worker | {"effects.py"} <= found
 
 
 def _first_broken_promise(kind: str) -> str:
@@ -155,35 +156,35 @@ def test_an_effect_that_is_not_replayed_from_its_record_is_found(monkeypatch: py
 
 
 def test_a_person_who_is_told_of_a_job_only_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = acquire._follow
+    plain = mend.mend
 
-    def tells_afterwards(following: Any, message: Any, found: Any, now: Any, ports: Any, reclaim: Any) -> Any:
+    def tells_afterwards(found: Any, write: Any, ports: Any) -> Any:
         later: list[dict[str, Any]] = []
         meter = SimpleNamespace(alert=lambda alert, **about: later.append({"alert": alert, **about}))
-        came_to = plain(following, message, found, now, replace(ports, meter=meter), reclaim)
+        after = plain(found, write, replace(ports, meter=meter))
         for one in later:
             ports.meter.alert(one.pop("alert"), **one)
-        return came_to
+        return after
 
-    monkeypatch.setattr("shared.operations.acquire._follow", tells_afterwards)
+    monkeypatch.setattr("shared.operations.run.delivery.mend", tells_afterwards)
     assert "nobody heard of" in _first_broken_promise("expired")
 
 
 def test_a_worker_that_acknowledges_before_it_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweeper brings such a job back, after minutes; a dead one's copy it cannot tell from a true one."""
-    plain = Settlement._die
+    plain = RunEnd._die
 
-    def deletes_first(self: Settlement, *args: Any) -> Outcome:
-        self.ports.mailbox.acknowledge([self.message])
+    def deletes_first(self: RunEnd, *args: Any) -> Outcome:
+        self.held.ports.mailbox.acknowledge([self.held.message])
         return plain(self, *args)
 
-    monkeypatch.setattr(Settlement, "_die", deletes_first)
+    monkeypatch.setattr(RunEnd, "_die", deletes_first)
     monkeypatch.setattr("shared.operations.sweep.broken", lambda *a, **k: None)
     assert "not ended after" in _first_broken_promise("dead-letter")
 
 
 def test_a_crash_loop_that_goes_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.acquire.DEFAULT_STALL_LIMIT", 3)
+    monkeypatch.setattr("shared.operations.run.delivery.DEFAULT_STALL_LIMIT", 3)
     with pytest.raises(AssertionError):
         check(history("poison", Strike()))
 
@@ -191,31 +192,31 @@ def test_a_crash_loop_that_goes_on_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 WAITS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "a message hidden no longer than a lease, however long the table is away": (
         "table away",
-        {"run.unready": lambda receives: timedelta(seconds=33), "batch.hidden": lambda wait, *_: wait},
+        {"run.deliver.unready": lambda receives: timedelta(seconds=33), "run.invocation.hidden": lambda wait, *_: wait},
     ),
     "a record that cannot be read met again every half minute": (
         "record unreadable for hours",
-        {"run.unready": lambda receives: timedelta(seconds=33)},
+        {"run.deliver.unready": lambda receives: timedelta(seconds=33)},
     ),
     "a wait of no time that never leaves its message, and ends at once": (
         "not now, nearly at once",
         {
-            "settle.leaves_its_message": lambda wait, receives, *_: receives > RECEIVE_LIMIT and wait > timedelta(),
-            "settle.shortest_defer": lambda *_: timedelta(),
-            "batch.hidden": lambda wait, *_: wait,
+            "run.end.leaves_its_message": lambda wait, receives, *_: receives > RECEIVE_LIMIT and wait > timedelta(),
+            "run.end.shortest_defer": lambda *_: timedelta(),
+            "run.invocation.hidden": lambda wait, *_: wait,
         },
     ),
     "a FIFO message that comes back at once with few receives left": (
         "not now, nearly at once, on a FIFO lane",
-        {"batch.hidden": lambda wait, *_: wait, "settle.shortest_defer": lambda *_: timedelta()},
+        {"run.invocation.hidden": lambda wait, *_: wait, "run.end.shortest_defer": lambda *_: timedelta()},
     ),
     "a message hidden for the whole of a long wait": (
         "cancel of a waiting head",
-        {"batch.hidden": lambda wait, *_: wait},
+        {"run.invocation.hidden": lambda wait, *_: wait},
     ),
     "a job parked though the table may have been away": (
         "moved to the DLQ after days",
-        {"sweep.fate": lambda found, **seen: Fate.PARK},
+        {"sweep.broken_by_message": lambda found, bell, now: Broken(PARKED_BY_SQS, writes.park(found, now))},
     ),
 }
 """The rules that waits replaced, with the kind of history that each breaks even where nothing dies."""
@@ -241,7 +242,7 @@ def test_a_payload_whose_life_a_refused_request_shortens_is_found(monkeypatch: p
 
 
 def test_a_native_redrive_that_does_not_renew_the_payload_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.acquire.renew_payload", lambda *_: True)
+    monkeypatch.setattr("shared.operations.run.delivery.keep_payload", lambda *_: True)
     with pytest.raises(PayloadMissing):
         check(history("native redrive, replayed late", Strike()))
 
@@ -253,7 +254,7 @@ def test_a_tenants_key_that_holds_up_another_tenants_is_found(monkeypatch: pytes
 
 
 def test_a_job_whose_type_moved_and_that_nobody_rings_on_its_new_lane_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.run.reroute", lambda *_: None)
+    monkeypatch.setattr("shared.operations.run.deliver.reroute", lambda *_: None)
     monkeypatch.setattr("shared.queues.Queue.serves", lambda *_: True)
     with pytest.raises(AssertionError, match="not ended after"):
         check(history("type moved to another lane", Strike()))
@@ -261,7 +262,7 @@ def test_a_job_whose_type_moved_and_that_nobody_rings_on_its_new_lane_is_found(m
 
 def test_a_job_that_two_versions_send_back_and_forth_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     restless = replace(REROUTE, guards=tuple(guard for guard in REROUTE.guards if guard is not RESTED))
-    monkeypatch.setattr("shared.operations.reroute.REROUTE", restless)
+    monkeypatch.setattr("shared.domain.writes.REROUTE", restless)
     with pytest.raises(AssertionError, match="not ended after"):
         check(history("each version on the other's lane", Strike()))
 
@@ -296,7 +297,7 @@ def _costs_nothing(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("kind", UNANSWERED)
 def test_an_effect_that_does_not_insist_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.once.insist", lambda call, *_: call())
+    monkeypatch.setattr("shared.operations.run.effects.insist", lambda call, *_: call())
     with pytest.raises(AssertionError):
         _costs_nothing(history(kind, Strike()))
 

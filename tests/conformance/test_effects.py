@@ -16,6 +16,7 @@ from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Effect, Job
 from shared.domain.outcome import Outcome
 from shared.domain.states import START_EFFECT, Seen, State
+from shared.domain.writes import Write
 from shared.errors import DeterministicFailure, MoveRefused, StoreUnavailable, TransientFailure
 from shared.ports import JobStore, Message
 from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
@@ -216,7 +217,9 @@ def test_a_fenced_worker_cannot_begin_an_effect(world: World, store: JobStore) -
     job = a_running_job(run=2, holder="other")
     store.submit(job, NOW)
     with pytest.raises(MoveRefused):
-        store.apply(job.job_id, START_EFFECT, replace_seen(job), effect=Effect(status=EFFECT_STARTED, run=1, at=NOW))
+        store.apply(
+            job.job_id, Write(START_EFFECT, replace_seen(job), {"effect": Effect(status=EFFECT_STARTED, run=1, at=NOW)})
+        )
     assert store.get(job.job_id) == job
 
 
@@ -286,10 +289,10 @@ def test_effects_switched_off_from_outside_stop_the_job_instead_of_running_ungua
 def test_a_start_whose_answer_was_lost_is_recognised_and_runs_the_effect_once(world: World, store: JobStore) -> None:
     plain_apply, lost, calls = store.apply, [], []
 
-    def answer_lost(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        if move.name.startswith("start effect") and not lost:
-            lost.append(plain_apply(job_id, move, seen, **changes))
-        return plain_apply(job_id, move, seen, **changes)  # the SDK's second try
+    def answer_lost(job_id: str, write: Write) -> Job:
+        if write.move.name.startswith("start effect") and not lost:
+            lost.append(plain_apply(job_id, write))
+        return plain_apply(job_id, write)  # the SDK's second try
 
     store.apply = answer_lost  # type: ignore[method-assign]
     for at_most_once in (False, True):
@@ -302,9 +305,9 @@ def test_a_start_whose_answer_was_lost_is_recognised_and_runs_the_effect_once(wo
 def test_a_start_that_was_never_answered_may_be_tried_again_in_the_same_run(world: World, store: JobStore) -> None:
     plain_apply, lost, calls = store.apply, [], []
 
-    def unanswered(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move.name.startswith("start effect") and not lost:
+    def unanswered(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
+        if write.move.name.startswith("start effect") and not lost:
             lost.append(True)
             raise StoreUnavailable("landed, its answer lost")
         return after
@@ -349,7 +352,7 @@ def test_effects_are_kept_when_their_job_is_replayed(world: World) -> None:
     done = {"charge": Effect(status=EFFECT_COMPLETED, run=1, at=NOW, outcome='{"outcome":"ch_1"}')}
     dead = a_job(state=State.DEAD, dispatch=2, run=1, attempts=1, effects=done, dead_at=NOW, dead_key="d", outbox=None)
     world.store.submit(dead, NOW)
-    assert world.deliver(a_message(dead, dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(a_message(dead, dead_letter=True)) is Outcome.REPLAYED
     got: list[Any] = []
     world.handler = lambda payload, run: got.append(run.once("charge", lambda: pytest.fail("charged twice")))
     message = a_message(world.found(a_message(dead)))

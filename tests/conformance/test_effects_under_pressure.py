@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from shared.domain.job import EFFECT_COMPLETED, EFFECT_STARTED, Job
-from shared.domain.lease import as_found
 from shared.domain.outcome import Outcome
 from shared.domain.run import Cancel
-from shared.domain.states import RECLAIM, State
+from shared.domain.states import State
+from shared.domain.writes import Terms, Write, reclaim
 from shared.errors import (
     DeterministicFailure,
     EnvironmentalFailure,
@@ -61,12 +61,12 @@ def spoil(world: World, moves: tuple[str, ...], *answers: Answer) -> list[str]:
     """The next calls of these moves come out so; later ones as they are. Returns the moves as they are made."""
     plain, left, made = world.store.apply, list(answers), []
 
-    def apply(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        if move.name in moves:
-            made.append(move.name)
+    def apply(job_id: str, write: Write) -> Job:
+        if write.move.name in moves:
+            made.append(write.move.name)
             if left:
-                return left.pop(0)(lambda: plain(job_id, move, seen, **changes))
-        return plain(job_id, move, seen, **changes)
+                return left.pop(0)(lambda: plain(job_id, write))
+        return plain(job_id, write)
 
     world.store.apply = apply  # type: ignore[method-assign]
     return made
@@ -76,8 +76,8 @@ def taken_over(world: World, message: Message) -> None:
     """Another worker has the job now: its lease was over."""
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     now, found = world.clock.now(), world.found(message)
-    theirs = {"lease_expires_at": now + DEFAULT_LEASE, "started_at": now, "code_version": "abc1234"}
-    world.store.apply(message.job_id, RECLAIM, as_found(found, now), holder="other", **theirs)
+    theirs = Terms(holder="other", started_at=now, ends_at=now + DEFAULT_LEASE, code_version="abc1234")
+    world.store.apply(message.job_id, reclaim(found, theirs))
 
 
 # A start that is ours, or was
@@ -268,12 +268,12 @@ def test_an_at_most_once_start_that_the_table_never_answered_is_taken_back_befor
     spoil(world, START, *[answer] * 40)
     plain, refusals = world.store.apply, [True] * 40
 
-    def apply(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        if move.name in START and refusals and refusals.pop():  # the refusal of a repeat does not come through either
+    def apply(job_id: str, write: Write) -> Job:
+        if write.move.name in START and refusals and refusals.pop():  # a repeat's refusal is lost too
             with contextlib.suppress(MoveRefused):
-                plain(job_id, move, seen, **changes)
+                plain(job_id, write)
             raise StoreUnavailable("no answer")
-        return plain(job_id, move, seen, **changes)
+        return plain(job_id, write)
 
     world.store.apply = apply  # type: ignore[method-assign]
     world.handler = lambda payload, run: run.once("pay", lambda: done.append(1), at_most_once=True)
@@ -370,7 +370,7 @@ def test_a_renewal_the_table_did_not_take_at_once_costs_a_handler_that_reports_s
         for page in range(1, 4):
             world.clock.forward(16 * SECOND)  # of a lease of thirty
             run.progress(page, 3, "pages")
-            left.append(run.lease_expires_at - world.clock.now())
+            left.append(run.held.expires_at - world.clock.now())
 
     left: list[timedelta] = []
     spoil(world, ("renew",), throttled)
@@ -461,7 +461,7 @@ def test_a_dead_job_whose_at_most_once_effect_was_refused_is_done_when_it_is_rep
 
 def replayed(world: World, message: Message) -> Message:
     """The doorbell of a dead job that an operator sent round again."""
-    assert world.deliver(a_message(world.found(message), dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(a_message(world.found(message), dead_letter=True)) is Outcome.REPLAYED
     return a_message(world.found(message))
 
 
@@ -524,11 +524,11 @@ def test_a_worker_that_vanishes_for_good_hides_no_reason_that_was_known(world: W
     world.deliver(message)
     world.clock.forward(5 * SECOND)
 
-    def vanishes(job_id: str, move: Any, seen: Any, **changes: Any) -> Job:
-        if move.name in ("lease", "reclaim"):
-            plain(job_id, move, seen, **changes)
+    def vanishes(job_id: str, write: Write) -> Job:
+        if write.move.name in ("lease", "reclaim"):
+            plain(job_id, write)
             raise SystemExit
-        return plain(job_id, move, seen, **changes)
+        return plain(job_id, write)
 
     plain = world.store.apply
     world.store.apply = vanishes  # type: ignore[method-assign]

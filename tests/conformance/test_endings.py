@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,8 +16,6 @@ from shared.domain.outcome import Outcome
 from shared.domain.run import Cancel, Continue, Defer, StoredFile
 from shared.domain.states import State
 from shared.errors import DeterministicFailure, TransientFailure
-from shared.operations.run import Batch, deliver
-from shared.operations.watch import Watch
 from shared.ports import JobStore
 from tests.aws import create_jobs_table
 from tests.builders import a_job
@@ -103,5 +101,4 @@ def test_an_ending_whose_answer_was_lost_is_known_for_our_own(
     world = World(handler, store=twice, clock=SystemClock())  # type: ignore[arg-type]
     now = world.clock.now()
     message = world.submitted(a_job(created_at=now, run_at=now, deadline_at=now + timedelta(hours=1)))
-    ports = replace(world.ports, dice=lambda: 0.123456789)
-    assert deliver(message, Batch(Watch(world.clock)), ports) is outcome
+    assert world.deliver(message, dice=lambda: 0.123456789) is outcome

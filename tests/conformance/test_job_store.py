@@ -26,6 +26,7 @@ from shared.domain.states import (
     State,
     Transition,
 )
+from shared.domain.writes import Write
 from shared.errors import AlreadySubmitted, MoveRefused
 from shared.ports import JobStore, Row
 from tests.builders import NOW, a_job, a_running_job
@@ -45,7 +46,7 @@ def test_a_move_writes_exactly_what_the_table_says(store: JobStore, move: Transi
             job = record_for(move, arm, state)
             store.submit(job, NOW)
             expected = after(job, move, changes_for(move), "charge")
-            assert store.apply(job.job_id, move, seen_for(job), **changes_for(move)) == expected
+            assert store.apply(job.job_id, Write(move, seen_for(job), changes_for(move))) == expected
             assert store.get(job.job_id) == expected
 
 
@@ -59,7 +60,7 @@ def test_a_refused_move_writes_nothing_and_shows_what_it_met(store: JobStore, mo
         met = replace(other, job_id=a_job().job_id)
         store.submit(met, NOW)
         with pytest.raises(MoveRefused) as refused:
-            store.apply(met.job_id, move, seen_for(sound), **changes_for(move))
+            store.apply(met.job_id, Write(move, seen_for(sound), changes_for(move)))
         assert refused.value.found == met
         assert store.get(met.job_id) == met
 
@@ -68,7 +69,7 @@ def test_a_move_on_no_record_is_refused_and_makes_none(store: JobStore) -> None:
     job = a_running_job()
     for move in MOVES:
         with pytest.raises(MoveRefused) as refused:
-            store.apply(job.job_id, move, seen_for(job), **changes_for(move))
+            store.apply(job.job_id, Write(move, seen_for(job), changes_for(move)))
         assert refused.value.found is None
     assert store.get(job.job_id) is None
 
@@ -76,7 +77,7 @@ def test_a_move_on_no_record_is_refused_and_makes_none(store: JobStore) -> None:
 def test_optional_changes_may_be_left_out(store: JobStore) -> None:
     job = a_running_job()
     store.submit(job, NOW)
-    renewed = store.apply(job.job_id, RENEW, seen_for(job), lease_expires_at=NOW + timedelta(seconds=60))
+    renewed = store.apply(job.job_id, Write(RENEW, seen_for(job), {"lease_expires_at": NOW + timedelta(seconds=60)}))
     assert renewed == replace(job, lease_expires_at=NOW + timedelta(seconds=60))
 
 
@@ -86,17 +87,17 @@ def test_an_effect_is_found_under_its_own_name_whatever_its_characters(store: Jo
     store.submit(job, NOW)
     started = Effect(status=EFFECT_STARTED, run=1, at=NOW)
     seen = replace(seen_for(job), effect=name)
-    assert store.apply(job.job_id, START_EFFECT, seen, effect=started).effects == {name: started}
+    assert store.apply(job.job_id, Write(START_EFFECT, seen, {"effect": started})).effects == {name: started}
     done = Effect(status=EFFECT_COMPLETED, run=1, at=NOW, outcome='{"outcome":0}')
-    assert store.apply(job.job_id, FINISH_EFFECT, seen, effect=done).effects == {name: done}
+    assert store.apply(job.job_id, Write(FINISH_EFFECT, seen, {"effect": done})).effects == {name: done}
     with pytest.raises(MoveRefused):
-        store.apply(job.job_id, ERASE_EFFECT, seen)
+        store.apply(job.job_id, Write(ERASE_EFFECT, seen))
 
 
 def test_the_first_error_time_stays_that_of_the_first_error(store: JobStore) -> None:
     job = a_running_job(first_error_at=NOW - timedelta(hours=1))
     store.submit(job, NOW)
-    assert store.apply(job.job_id, RETRY, seen_for(job), **changes_for(RETRY)).first_error_at == NOW - timedelta(
+    assert store.apply(job.job_id, Write(RETRY, seen_for(job), changes_for(RETRY))).first_error_at == NOW - timedelta(
         hours=1
     )
 
@@ -105,19 +106,19 @@ def test_a_move_that_is_not_told_what_it_needs_raises_and_writes_nothing(store: 
     job = a_job()
     store.submit(job, NOW)
     with pytest.raises(ValueError, match="dispatch"):
-        store.apply(job.job_id, LEASE, Seen(now=NOW), **changes_for(LEASE))
+        store.apply(job.job_id, Write(LEASE, Seen(now=NOW), changes_for(LEASE)))
     with pytest.raises(ValueError, match="None for"):
-        store.apply(job.job_id, MARK, Seen(dispatch=1), published_at=None)
+        store.apply(job.job_id, Write(MARK, Seen(dispatch=1), {"published_at": None}))
     assert store.get(job.job_id) == job
 
 
 def test_ringing_again_is_refused_once_the_relay_has_marked(store: JobStore) -> None:
     job = a_job()
     store.submit(job, NOW)
-    store.apply(job.job_id, MARK, Seen(dispatch=1), published_at=NOW)
+    store.apply(job.job_id, Write(MARK, Seen(dispatch=1), {"published_at": NOW}))
     with pytest.raises(MoveRefused):
-        store.apply(job.job_id, RING_AGAIN, Seen(dispatch=1, outbox="open"), rung_at=NOW)
-    again = store.apply(job.job_id, RING_AGAIN, Seen(dispatch=1, published_at=NOW), rung_at=NOW)
+        store.apply(job.job_id, Write(RING_AGAIN, Seen(dispatch=1, outbox="open"), {"rung_at": NOW}))
+    again = store.apply(job.job_id, Write(RING_AGAIN, Seen(dispatch=1, published_at=NOW), {"rung_at": NOW}))
     assert (again.outbox, again.dispatch, again.published_at) == ("open", 1, None)
 
 
@@ -294,7 +295,7 @@ def test_of_many_workers_one_gets_the_lease() -> None:
         barrier.wait()
         try:
             changes = changes_for(LEASE) | {"holder": f"holder-{n}"}
-            return store.apply(job.job_id, LEASE, Seen(now=NOW, dispatch=1), **changes).holder
+            return store.apply(job.job_id, Write(LEASE, Seen(now=NOW, dispatch=1), changes)).holder
         except MoveRefused:
             return None
 

@@ -27,8 +27,8 @@ from shared.jobs import Ending
 from shared.operations.promote import PromoterPorts, promote_job
 from shared.operations.redrive import OperatorPorts, cancel, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
-from shared.operations.run import WorkerPorts, run_batch
-from shared.operations.share import LaneShare
+from shared.operations.run import Lane, WorkerPorts, run_batch
+from shared.operations.run.share import LaneShare
 from shared.operations.submit import JobRequest, submit
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.ports import Measured
@@ -117,7 +117,7 @@ class Acting:
         def call() -> str:
             promises.effect_begins(self.run, name)
             current().stop(f"about to {name}")
-            promises.effect_called(self.run.job_id, self.run._lease.run, name, at_most_once, done=not refused)
+            promises.effect_called(self.run.job_id, self.run.held.lease.run, name, at_most_once, done=not refused)
             current().stop(f"after its {name}")
             if fails or refused:
                 raised.append(TransientFailure(f"{name} failed"))
@@ -171,13 +171,11 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
     kinds = Kinds(served, moved=world.plan.moved)
     known = kinds if world.deployed else kinds.older(plan.lacks, plan.version, kinds.moved if plan.knows_move else None)
     ports = WorkerPorts(
-        queue=queue,
         stage="histories",
         store=store,
         mailbox=SqsMailbox(client, PREFIX, queue, log),
         files=Files(process, world.files),
         effects=PowertoolsEffects(store, process),
-        catalogue=known,  # type: ignore[arg-type]
         clock=process,
         log=log,
         meter=Meter(world),
@@ -186,10 +184,11 @@ def work(world: World, process: Process, plan: WorkerPlan, messages: Sequence[St
         dice=lambda: 0.5,
         token=lambda: _token(process, world),
         pause=lambda for_: current().wait("pauses", lambda: False, world.now + for_),
-        time_left=lambda: queue.function_timeout - (world.now - started_at),
         end_process=lambda: _end(process),
     )
-    kept = run_batch([message_of(record) for record in records], ports)
+    lane = Lane(queue, known)  # type: ignore[arg-type]
+    time_left = lambda: queue.function_timeout - (world.now - started_at)  # noqa: E731
+    kept = run_batch([message_of(record) for record in records], ports, lane, time_left)
     current().stop("answers for its batch")
     for record in records:
         if record["messageId"] not in kept:

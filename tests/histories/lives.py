@@ -47,8 +47,8 @@ class Handling:
     @property
     def holds_the_job(self) -> bool:
         """It runs, inside its lease, by its own clock. One that was fenced has given its lease up."""
-        ends_at: datetime = self.handle.lease_expires_at
-        gone = self.over or self.process.dead or self.handle._closed
+        ends_at: datetime = self.handle.held.expires_at
+        gone = self.over or self.process.dead or self.handle.held.closed
         return not gone and self.process.world.now + self.process.skew < ends_at
 
 

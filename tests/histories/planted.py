@@ -13,17 +13,19 @@ from shared.adapters import memory
 from shared.adapters.effects import EffectStore
 from shared.adapters.memory import MemoryJobStore
 from shared.adapters.sqs import SqsDoorbell
-from shared.domain import lease, outcome, repair, states
+from shared.domain import found as finding
+from shared.domain import lease, outcome, repair, states, writes
 from shared.domain.job import EFFECT_STARTED
-from shared.domain.lease import Next
 from shared.domain.outcome import Alert, Outcome
-from shared.domain.repair import Fate
+from shared.domain.repair import STALE_DEAD_LETTER, Broken
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.states import Transition
 from shared.domain.waits import leaves_its_message
-from shared.operations import acquire, batch, endings, once, relay, run, settle, sweep
-from shared.operations.settle import Settlement
-from shared.operations.turns import Turns
+from shared.operations import mend, relay, sweep
+from shared.operations.run import batch, deliver, delivery, effects, end, invocation
+from shared.operations.run.end import RunEnd
+from shared.operations.run.invocation import Invocation
+from shared.operations.run.turns import Turns
 from shared.queues import Queue
 from tests.histories.plan import EVERYTHING, FIFO, STANDARD, TEN_DAYS, Focus
 
@@ -79,19 +81,20 @@ def _sends_nothing_unsent(real: Callable[..., Any]) -> Callable[..., Any]:
     return ring
 
 
-def _replays_any_marked(found: Any, **seen: Any) -> Next:
-    if found is not None and found.state is states.State.DEAD and seen["dead_letter_mark"]:
-        return Next.REPLAY
-    return lease.next_after_refusal(found, **seen)
+def _replays_any_marked(found: Any, bell: Any, holder: str, now: Any, stall_limit: int) -> Any:
+    if found.state is states.State.DEAD and bell.dead_letter:
+        return finding.End(writes.replay_by_message(found, now), Outcome.REPLAYED)
+    return finding.found_by_message(found, bell, holder, now, stall_limit)
 
 
-def _keeps_nothing(found: Any, **seen: Any) -> Fate:
-    said = repair.fate(found, **seen)
-    return Fate.DROP if said is Fate.KEEP and found is not None else said
+def _keeps_nothing(found: Any, bell: Any, now: Any) -> Broken | None:
+    broken = repair.broken_by_message(found, bell, now)
+    return Broken(STALE_DEAD_LETTER, None) if broken is None and found is not None else broken
 
 
-def _parks_by_any(found: Any, **seen: Any) -> Fate:
-    return repair.fate(found, **(seen | {"dispatch": seen["dispatch"] if found is None else found.dispatch}))
+def _parks_by_any(found: Any, bell: Any, now: Any) -> Broken | None:
+    current = bell if found is None or bell is None else replace(bell, dispatch=found.dispatch)
+    return repair.broken_by_message(found, current, now)
 
 
 def _erases_always(self: Any, data: Any, exception: Exception) -> None:
@@ -104,7 +107,7 @@ def _erases_no_at_most_once(self: Any, data: Any, exception: Exception) -> None:
 
 
 def _erases_or_raises(self: Any, data_record: Any) -> None:
-    self._write_or_lost(states.ERASE_EFFECT)
+    self._write_or_lost(writes.erase_effect(self._guarded.lease, self._guarded.name))
 
 
 def _own_by_its_run(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,9 +137,9 @@ def _whatever_the_time(self: Any, found: Any, now: Any) -> bool:
 def _completes_first(real: Callable[..., Any]) -> Callable[..., Any]:
     """The worker says that the job is done before its handler has done it."""
 
-    def execute(job: Any, message: Any, job_type: Any, batch: Any, ports: Any) -> Any:
-        ports.mailbox.acknowledge([message])
-        return real(job, message, job_type, batch, ports)
+    def execute(job: Any, message: Any, job_type: Any, invocation: Any) -> Any:
+        invocation.ports.mailbox.acknowledge([message])
+        return real(job, message, job_type, invocation)
 
     return execute
 
@@ -145,13 +148,13 @@ def _forgets_the_version(real: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, result: real(self, None if result is None else replace(result, version=None))
 
 
-def _group_goes_on(group: Any, batch: Any, ports: Any) -> None:
+def _group_goes_on(group: Any, invocation: Any) -> None:
     for message in group:
-        came_to = run.deliver(message, batch, ports)
+        came_to = deliver.deliver(message, invocation)
         if came_to is not None and came_to.acknowledged:
-            batch.done.append(message)
+            invocation.done.append(message)
         else:
-            batch.kept.add(message.message_id)
+            invocation.kept.add(message.message_id)
 
 
 def _leaves_if_it_waits(wait: timedelta, receives: int, fifo: bool, suspect: bool = False) -> bool:
@@ -159,13 +162,12 @@ def _leaves_if_it_waits(wait: timedelta, receives: int, fifo: bool, suspect: boo
 
 
 def _stops_at_eighty(real: Callable[..., Any]) -> Callable[..., Any]:
-    def wait(self: Any, move: Any, at: Any, changes: Any, failure: Any, error: Any) -> Any:
-        if failure is not None and self.message.receives > 80:
-            stopped = Failure(FailureClass.NEVER_RAN, "too-many-receives", failure.message)
-            return self._die(stopped, self.ports.clock.now(), error)
-        return real(self, move, at, changes, failure, error)
+    def waits(self: Any, write: Any, outcome: Any, at: Any, failure: Any, error: Any) -> Any:
+        if failure is not None and self.held.message.receives > 80:
+            return self._die(Failure(FailureClass.NEVER_RAN, "too-many-receives", failure.message), error)
+        return real(self, write, outcome, at, failure, error)
 
-    return wait
+    return waits
 
 
 class _Muted:
@@ -176,17 +178,21 @@ class _Muted:
 
 
 def _tells_afterwards(real: Callable[..., Any]) -> Callable[..., Any]:
-    def follow(following: Any, message: Any, found: Any, now: Any, ports: Any, reclaim: Any) -> Any:
-        came_to = real(following, message, found, now, replace(ports, meter=_Muted()), reclaim)
-        if came_to is Outcome.EXPIRED:
+    def mends(found: Any, write: Any, ports: Any) -> Any:
+        after = real(found, write, replace(ports, meter=_Muted()))
+        if after.state is states.State.EXPIRED:
             ports.meter.alert(Alert.EXPIRED, queue=found.queue, type=found.type, job=found.job_id)
-        return came_to
+        return after
 
-    return follow
+    return mends
 
 
 def _knows_without_a_word(real: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda message, ports: real(message, replace(ports, meter=_Muted()))
+    def known(message: Any, bell: Any, invocation: Any) -> Any:
+        muted = replace(invocation.ports, meter=_Muted())
+        return real(message, bell, Invocation(invocation.lane, muted, invocation.time_left))
+
+    return known
 
 
 def _but(guards: tuple[states.Guard, ...], *left_out: states.Guard) -> tuple[states.Guard, ...]:
@@ -210,7 +216,7 @@ PLANTED: Mapping[str, Planted] = {
         Focus(kinds=("two", "reports"), faults=("freeze",)),
     ),
     "a message is acknowledged before its job is recorded": Planted(
-        frozenset({"acknowledge"}), lambda stack: _instead(run, "_execute", _completes_first(run._execute))(stack)
+        frozenset({"acknowledge"}), lambda stack: _instead(deliver, "execute", _completes_first(deliver.execute))(stack)
     ),
     "a worker that lost its lease may complete": Planted(
         frozenset({"fence"}),
@@ -234,7 +240,7 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"begin"}),
         _both(
             _instead(EffectStore, "_refused", _own_by_its_run(EffectStore._refused)),
-            _instead(once.RunEffects, "_called", _called_though_closed),
+            _instead(effects.RunEffects, "_called", _called_though_closed),
         ),
         Focus(kinds=("one",), lanes=(STANDARD,), faults=("repeat", "freeze", "copy"), budget=8, old=0.0),
     ),
@@ -243,11 +249,11 @@ PLANTED: Mapping[str, Planted] = {
         _instead(lease.Lease, "lasts", _whatever_the_time),
         Focus(kinds=("one", "two", "once-only"), faults=("repeat", "freeze")),
     ),
-    "effects do not insist": Planted(frozenset({"insist"}), _instead(once, "insist", _tries_once)),
+    "effects do not insist": Planted(frozenset({"insist"}), _instead(effects, "insist", _tries_once)),
     "an erase that was not answered hides why the effect failed": Planted(
         frozenset({"reason", "insist"}),
         _both(
-            _instead(once, "insist", _tries_once),
+            _instead(effects, "insist", _tries_once),
             _instead(EffectStore, "_delete_record", _erases_or_raises),
         ),
         Focus(kinds=("flaky-effect",), faults=("lost", "unheard")),
@@ -275,7 +281,7 @@ PLANTED: Mapping[str, Planted] = {
         frozenset({"lapse"}),
         _both(
             _row(S.RECLAIM, guards=_but(S.RECLAIM.guards, S.LAPSED[2])),
-            _instead(lease, "lapsed", lambda job, now: True),
+            _instead(finding, "lapsed", lambda job, now: True),
         ),
     ),
     "a job may start after its deadline": Planted(
@@ -309,18 +315,20 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "a replay lands on a later death": Planted(
         frozenset({"replay", "dispatch"}),
-        _instead(acquire, "next_after_refusal", _replays_any_marked),
+        _instead(delivery, "found_by_message", _replays_any_marked),
         Focus(kinds=("broken",), acts=8),
     ),
-    "the sweeper drops the copies of dead jobs": Planted(frozenset({"dlq"}), _instead(sweep, "fate", _keeps_nothing)),
+    "the sweeper drops the copies of dead jobs": Planted(
+        frozenset({"dlq"}), _instead(sweep, "broken_by_message", _keeps_nothing)
+    ),
     "the sweeper parks a job by an old message": Planted(
         frozenset({"explained", "dlq", "dispatch"}),
-        _instead(sweep, "fate", _parks_by_any),
+        _instead(sweep, "broken_by_message", _parks_by_any),
         Focus(kinds=("broken", "plain"), acts=4),
     ),
     "a FIFO group goes on past a job that failed": Planted(
         frozenset({"order"}),
-        _instead(run, "_run_group", _group_goes_on),
+        _instead(batch, "_run_group", _group_goes_on),
         Focus(lanes=(FIFO,), kinds=("hopeless", "one")),
     ),
     "a promoted job rings no doorbell, until the sweeper does": Planted(
@@ -328,34 +336,36 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "a job records its file without the version": Planted(
         frozenset({"result"}),
-        _instead(Settlement, "complete", _forgets_the_version(Settlement.complete)),
+        _instead(RunEnd, "_complete", _forgets_the_version(RunEnd._complete)),
         Focus(kinds=("files",)),
     ),
     "an absent table hides a message no longer than a lease": Planted(
         frozenset({"moved"}),
-        _instead(run, "unready", lambda receives: timedelta(seconds=33)),
+        _instead(deliver, "unready", lambda receives: timedelta(seconds=33)),
         Focus(kinds=("plain", "one"), faults=("away",)),
     ),
     "a wait of no time takes none, and never leaves its message": Planted(
         frozenset({"fresh"}),
         _both(
-            _instead(settle, "leaves_its_message", _leaves_if_it_waits),
-            _instead(settle, "shortest_defer", lambda receives, runs: timedelta()),
+            _instead(end, "leaves_its_message", _leaves_if_it_waits),
+            _instead(end, "shortest_defer", lambda receives, runs: timedelta()),
         ),
         Focus(kinds=("restless",), lanes=(STANDARD,)),
     ),
     "a job that waited behind another has spent its receives": Planted(
         frozenset({"prompt"}),
-        _instead(settle, "shortest_defer", lambda receives, runs: timedelta(seconds=receives - 1)),
+        _instead(end, "shortest_defer", lambda receives, runs: timedelta(seconds=receives - 1)),
         Focus(kinds=("far", "restless"), lanes=(FIFO,), faults=("away",)),
     ),
     "a FIFO job stops once its message was received eighty times": Planted(
         frozenset({"explained"}),
-        _instead(Settlement, "_wait", _stops_at_eighty(Settlement._wait)),
+        _instead(RunEnd, "_waits", _stops_at_eighty(RunEnd._waits)),
         Focus(kinds=("far", "flaky"), lanes=(FIFO,), faults=("away",)),
     ),
     "a message is hidden for the whole of a long wait": Planted(
-        frozenset({"freed"}), _instead(batch, "hidden", lambda wait, *_: wait), Focus(kinds=("far",), lanes=(FIFO,))
+        frozenset({"freed"}),
+        _instead(invocation, "hidden", lambda wait, *_: wait),
+        Focus(kinds=("far",), lanes=(FIFO,)),
     ),
     "a job is parked though the table may have been away": Planted(
         frozenset({"explained"}),
@@ -363,13 +373,13 @@ PLANTED: Mapping[str, Planted] = {
         Focus(kinds=("plain", "one"), faults=("throttle",), days=True, age=TEN_DAYS),
     ),
     "a job expires, and a person is told of it after the write": Planted(
-        frozenset({"told"}), _instead(acquire, "_follow", _tells_afterwards(acquire._follow))
+        frozenset({"told"}), _instead(delivery, "mend", _tells_afterwards(mend.mend))
     ),
     "nobody is told of a job whose type no worker knows": Planted(
-        frozenset({"told"}), _instead(run, "_known", _knows_without_a_word(run._known)), Focus(acts=0)
+        frozenset({"told"}), _instead(deliver, "_known", _knows_without_a_word(deliver._known)), Focus(acts=0)
     ),
     "an expired job forgets what stood in its way": Planted(
-        frozenset({"told"}), _instead(endings, "with_what_stood_in_its_way", lambda said, job: said)
+        frozenset({"told"}), _instead(writes, "with_what_stood_in_its_way", lambda said, job: said)
     ),
     "a job whose type has moved is never rung on its new lane": Planted(
         frozenset({"lane", "explained", "ends", "budget"}),
@@ -377,7 +387,7 @@ PLANTED: Mapping[str, Planted] = {
         Focus(kinds=("plain", "one"), lanes=(STANDARD,), faults=("kill",), moves=1.0),
     ),
     "a job whose type has moved runs on a lane without the time for it": Planted(
-        frozenset({"lane"}), _instead(run, "reroute", lambda *_: None), Focus(moves=1.0)
+        frozenset({"lane"}), _instead(deliver, "reroute", lambda *_: None), Focus(moves=1.0)
     ),
     "two versions send a job back and forth": Planted(
         frozenset({"lane", "ends"}),

@@ -247,12 +247,12 @@ class Promises:
     def handler_called(self, handle: Any) -> Handling:
         """A handler begins."""
         life = self.lives[handle.job_id]
-        run = life.runs[handle._lease.run]
+        run = life.runs[handle.held.lease.run]
         self.hold("twice", not run.started, lambda: f"run {run.number}'s handler was called twice")
         run.started = True
         handling = Handling(run.number, handle, current().process)
         self._by_itself(run, handling)
-        late = handle.lease_expires_at <= handling.process.world.now + handling.process.skew
+        late = handle.held.expires_at <= handling.process.world.now + handling.process.skew
         on_its_way = not life.kind.large  # a large payload is read after the lease
         self.hold(
             "late", not (on_its_way and (late or not self._holds(handle))), lambda: f"run {run.number} starts late"
@@ -283,14 +283,14 @@ class Promises:
     def _holds(self, handle: Any) -> bool:
         """Its record is that handler's, as one who sees everything knows."""
         found = self._get(handle.job_id)
-        own = (handle._lease.run, handle._lease.holder)
+        own = (handle.held.lease.run, handle.held.lease.holder)
         return found is not None and found.state is State.RUNNING and (found.run, found.holder) == own
 
     def effect_begins(self, handle: Any, name: str) -> None:
         """It was started, and is about to be done. What comes between that and the provider is not in our hands."""
         found = self._get(handle.job_id)
         told = "nothing" if found is None else record(found)
-        self.hold("begin", self._holds(handle), lambda: f"{name} begins in run {handle._lease.run} of {told}")
+        self.hold("begin", self._holds(handle), lambda: f"{name} begins in run {handle.held.lease.run} of {told}")
 
     def effect_called(self, job_id: str, run: int, name: str, at_most_once: bool, *, done: bool) -> None:
         """The provider is called. `done`: it does what it is asked to."""
@@ -314,10 +314,10 @@ class Promises:
             return
         self.hold("reason", not raised or error is raised[0], lambda: f"{name}: {error!r} instead of {raised[0]!r}")
         if isinstance(error, StoreUnavailable):
-            ends_at = min(handle.lease_expires_at, handle._deadline_at)
+            ends_at = min(handle.held.expires_at, handle.held.deadline_at)
             left = ends_at - current().process.world.now - current().process.skew
             slow = "slow" in current().process.struck  # a try may take as long as the last one did
-            hasty = left > A_LONG_TRY and not handle._closed and not slow
+            hasty = left > A_LONG_TRY and not handle.held.closed and not slow
             self.hold("insist", not hasty, lambda: f"{name} gives up on the table with {left} left")
 
     # ---- messages ---------------------------------------------------------------------------------------------------

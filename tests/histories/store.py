@@ -9,6 +9,7 @@ from typing import Any
 from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import Job, RunRecord
 from shared.domain.states import SUBMIT, SUBMIT_SCHEDULED, Seen, State, Transition
+from shared.domain.writes import Write
 from shared.errors import StoreUnavailable
 from shared.ports import Row
 from tests.histories.threads import Process
@@ -32,10 +33,10 @@ class WatchedStore(MemoryJobStore):
         self._move = (SUBMIT if job.state is State.QUEUED else SUBMIT_SCHEDULED, Seen(now=now))
         super().submit_with(job, rows, now)
 
-    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
+    def apply(self, job_id: str, write: Write) -> Job:
         """See JobStore."""
-        self._move = (move, seen)
-        return super().apply(job_id, move, seen, **changes)
+        self._move = (write.move, write.seen)
+        return super().apply(job_id, write)
 
     def put_payload(self, job_id: str, ref: bytes, payload: str, expires_at: datetime) -> None:
         """See JobStore."""
@@ -79,8 +80,8 @@ class Store:
     def submit_with(self, job: Job, rows: Sequence[Row], now: datetime) -> None:
         self._call("submit", lambda: self._store.submit_with(job, rows, now))
 
-    def apply(self, job_id: str, move: Transition, seen: Seen, **changes: Any) -> Job:
-        applied: Job = self._call(move.name, lambda: self._store.apply(job_id, move, seen, **changes))
+    def apply(self, job_id: str, write: Write) -> Job:
+        applied: Job = self._call(write.move.name, lambda: self._store.apply(job_id, write))
         return applied
 
     def get(self, job_id: str) -> Job | None:

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import greenlet
 
-from shared.operations import relay, run, turns
+from shared.operations import relay
+from shared.operations.run import batch, turns
 
 REPEATED = "repeated by the SDK"
 POLL = 0.1
@@ -261,8 +262,8 @@ def _monotonic() -> float:
 def green_threads() -> Iterator[None]:
     """The operations that start threads start ours."""
     places: tuple[tuple[Any, str, Any], ...] = (
-        (run, "ThreadPoolExecutor", Pool),
-        (run, "wait", wait),
+        (batch, "ThreadPoolExecutor", Pool),
+        (batch, "wait", wait),
         (relay, "ThreadPoolExecutor", Pool),
         (turns, "time", SimpleNamespace(monotonic=_monotonic)),
         (turns, "threading", SimpleNamespace(Condition=Condition, get_ident=lambda: id(current()))),

@@ -14,6 +14,7 @@ from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.wire import to_item
 from shared.domain.job import to_ms
 from shared.domain.states import MARK, Seen, State
+from shared.domain.writes import Write
 from shared.errors import AlreadySubmitted, StoreUnavailable
 from shared.ports import Row
 from tests.builders import NOW, a_job
@@ -86,7 +87,7 @@ def test_a_transaction_that_is_wrong_is_raised_as_it_is(answers: Answers) -> Non
 
 CALLS: list[tuple[str, Callable[[DynamoJobStore], Any]]] = [
     ("put_item", lambda store: store.submit(a_job(), NOW)),
-    ("update_item", lambda store: store.apply(a_job().job_id, MARK, Seen(dispatch=1), published_at=NOW)),
+    ("update_item", lambda store: store.apply(a_job().job_id, Write(MARK, Seen(dispatch=1), {"published_at": NOW}))),
     ("get_item", lambda store: store.get(a_job().job_id)),
     ("query", lambda store: store.runs(a_job())),
 ]

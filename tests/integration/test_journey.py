@@ -97,7 +97,8 @@ class Cloud:
         mailbox = SqsMailbox(self.sqs, "hf", QUEUE, self.log)
         world = World(handler=self.handler, store=self.store, mailbox=mailbox, clock=self.clock, log=self.log)  # type: ignore[arg-type]
         ports = replace(world.ports, token=lambda: f"token-{self.clock.now().timestamp()}")
-        kept = run_batch(messages, replace(ports, queue=replace(QUEUE, parallelism=1)))  # moto is not thread-safe
+        lane = replace(world.lane, queue=replace(QUEUE, parallelism=1))  # moto is not thread-safe
+        kept = run_batch(messages, ports, lane, lambda: world.time_left)
         for message in messages:
             if message.message_id in kept:
                 mailbox.hide([message], [timedelta()])

@@ -14,10 +14,11 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell, SqsMailbox, message_of
+from shared.domain.doorbell import Bell
 from shared.errors import RingRefused
 from shared.ports import Ring
 from shared.queues import QUEUES, Queue
-from tests.builders import NOW, RecordedLog, a_job, a_message
+from tests.builders import BELL, NOW, RecordedLog, a_job, a_message
 
 STANDARD, FIFO = QUEUES["exports.month-end"], QUEUES["webhooks.partner-a"]
 
@@ -34,14 +35,10 @@ def sqs() -> Iterator[Any]:
 
 
 def a_ring(**fields: Any) -> Ring:
-    values = {
-        "job_id": a_job().job_id,
-        "dispatch": 1,
-        "type": "invoice-export",
-        "payload_version": 1,
-        "group": "acme-eu",
-    }
-    return Ring(**(values | fields))
+    """Fields of its bell or of the ring."""
+    said = {"job_id": a_job().job_id, "dispatch": 1, "type": "invoice-export", "payload_version": 1}
+    bell = Bell(**(said | {name: fields.pop(name) for name in list(fields) if name in BELL}))
+    return Ring(**({"bell": bell, "group": "acme-eu"} | fields))
 
 
 def received(sqs: Any, name: str) -> list[Any]:
@@ -67,8 +64,7 @@ def test_what_the_relay_rings_the_worker_reads(sqs: Any, queue: Queue) -> None:
     ring = a_ring()
     assert SqsDoorbell(sqs, "hf", "parked").ring(queue, [ring]) == []
     (message,) = [message_of(as_event(m)) for m in received(sqs, queue.physical_name("hf"))]
-    assert (message.job_id, message.dispatch, message.type, message.payload_version) == (ring.job_id, 1, ring.type, 1)
-    assert (message.receives, message.dead_letter_mark) == (1, False)
+    assert (message.bell, message.receives) == (ring.bell, 1)
     assert message.group == "acme-eu"
 
 
@@ -76,7 +72,9 @@ def test_a_dead_letter_is_a_marked_copy_in_the_dlq_with_its_story_in_the_attribu
     ring = a_ring(dead_letter=True, attributes={"error_code": "csv-row-invalid", "attempts": "1"})
     SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [ring])
     (copy,) = received(sqs, STANDARD.dead_letter_name("hf"))
-    assert message_of(as_event(copy)).dead_letter_mark
+    bell = message_of(as_event(copy)).bell
+    assert bell is not None
+    assert bell.dead_letter
     assert copy["MessageAttributes"]["error_code"]["StringValue"] == "csv-row-invalid"
     assert received(sqs, STANDARD.physical_name("hf")) == []
 
@@ -205,20 +203,22 @@ def test_a_sweep_sees_each_dlq_message_once_and_what_it_deletes_is_gone(sqs: Any
     rings = [a_ring(dead_letter=True, dispatch=n, group=f"g{n}" if queue.fifo else None) for n in (1, 2)]
     assert doorbell.ring(queue, rings) == []
     seen = letters.receive(queue)
-    assert sorted((m.dispatch, m.dead_letter_mark) for m in seen) == [(1, True), (2, True)]
+    assert sorted((m.bell.dispatch, m.bell.dead_letter) for m in seen if m.bell is not None) == [(1, True), (2, True)]
     assert letters.receive(queue) == [], "hidden from the rest of this look"
-    letters.delete(queue, [m for m in seen if m.dispatch == 1])
+    letters.delete(queue, [m for m in seen if m.bell is not None and m.bell.dispatch == 1])
     for message in seen:
-        if message.dispatch == 2:
+        if message.bell.dispatch == 2:
             url = sqs.get_queue_url(QueueName=queue.dead_letter_name("hf"))["QueueUrl"]
             sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message.receipt, VisibilityTimeout=0)
-    assert [m.dispatch for m in letters.receive(queue)] == [2]
+    assert [m.bell.dispatch for m in letters.receive(queue)] == [2]
 
 
 def test_a_suspects_doorbell_arrives_as_one(sqs: Any) -> None:
     assert SqsDoorbell(sqs, "hf", "parked").ring(STANDARD, [a_ring(suspect=True)]) == []
     (message,) = received(sqs, STANDARD.physical_name("hf"))
-    assert message_of(as_event(message)).suspect
+    bell = message_of(as_event(message)).bell
+    assert bell is not None
+    assert bell.suspect
 
 
 def test_what_sqs_did_not_hide_is_named_beyond_the_first_ten_too() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.domain.lease import Next
+from shared.domain.found import End, Stale, TakeOver, Wait
 from shared.domain.states import FINAL, State
 from shared.domain.waits import LONGEST_ON_MESSAGE, leaves_its_message
 from tests.model.explore import Step
@@ -25,7 +25,7 @@ def _received(world: Fifo, place: int, worker: Worker, model: FifoModel) -> Iter
     ring = worker.batch[0]
     record, token = world.jobs[ring.job], f"token-{world.jobs[ring.job].run + 1}"
     leased = model.records.apply(record, "lease", dispatch=ring.dispatch, holder=token)
-    if leased is None and model.records.next(record, ring.dispatch, False, token) is Next.RECLAIM:
+    if leased is None and isinstance(model.records.meaning(record, ring.dispatch, False, token), TakeOver):
         leased = model.records.apply(
             record, "reclaim", dispatch=ring.dispatch, run=record.run, lease="lapsed", holder=token
         )
@@ -33,12 +33,12 @@ def _received(world: Fifo, place: int, worker: Worker, model: FifoModel) -> Iter
         running = with_worker(with_job(world, ring.job, leased), place, worker._replace(run=leased.run))
         yield Step(f"worker: starts {told(ring)}", running, broken=_broken_start(world, ring.job, model))
         return
-    following = model.records.next(record, ring.dispatch, False, token)
-    if following is Next.ACKNOWLEDGE:
+    meaning = model.records.meaning(record, ring.dispatch, False, token)
+    if isinstance(meaning, Stale):
         yield Step(f"worker: {told(ring)} is stale, acknowledged", _acknowledged(world, place))
-    elif following is Next.WAIT and "live_leave" in model.off and record.state is State.RUNNING:
+    elif isinstance(meaning, Wait) and "live_leave" in model.off and record.state is State.RUNNING:
         yield Step(f"worker: {told(ring)} finds a live lease, acknowledged", _acknowledged(world, place))
-    elif following is Next.DEAD_LETTER_LAPSED:
+    elif isinstance(meaning, End) and meaning.write.move.name == "dead-letter (lapsed)":
         dead = model.records.apply(record, "dead-letter (lapsed)", run=record.run, lease="lapsed")
         if dead is not None:
             yield Step(f"worker: {JOBS[ring.job]} is dead", _acknowledged(with_job(world, ring.job, dead), place))

@@ -11,10 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from shared.domain.doorbell import Bell
+from shared.domain.found import Meaning, found_by_message
 from shared.domain.job import Job
-from shared.domain.lease import Next, next_after_refusal
 from shared.domain.moves import after, allowed
-from shared.domain.repair import Fate, Repair, broken, fate
+from shared.domain.repair import Broken, broken, broken_by_message
 from shared.domain.states import Seen, Transition
 from tests.builders import NOW
 from tests.model.record import AHEAD, EFFECT_NAME, PAST, Record, looks, record_of
@@ -42,9 +43,9 @@ class Records:
         self._records: dict[tuple[object, ...], Record] = {}
         self._moves: dict[tuple[object, ...], Record | None] = {}
         self._times: dict[tuple[Record, str], Record] = {}
-        self._next: dict[tuple[object, ...], Next] = {}
-        self._repairs: dict[tuple[Record, bool], Repair | None] = {}
-        self._fates: dict[tuple[object, ...], Fate] = {}
+        self._meanings: dict[tuple[object, ...], Meaning] = {}
+        self._repairs: dict[tuple[Record, bool], str | None] = {}
+        self._fates: dict[tuple[object, ...], Broken | None] = {}
 
     def of(self, job: Job) -> Record:
         """The one record of all jobs that look alike to every guard."""
@@ -147,32 +148,30 @@ class Records:
             self._times[key] = self.of(replace(record.job, **times))
         return self._times[key]
 
-    def next(self, found: Record | None, dispatch: int, dead_letter_mark: bool, holder: str) -> Next:
-        """What a worker makes of a refused lease."""
-        key = found, dispatch, dead_letter_mark, holder
-        if key not in self._next:
-            self._next[key] = next_after_refusal(
-                None if found is None else found.job,
-                dispatch=dispatch,
-                dead_letter_mark=dead_letter_mark,
-                holder=holder,
-                now=NOW,
-                stall_limit=self.stall_limit,
-            )
-        return self._next[key]
+    def meaning(self, found: Record, dispatch: int, marked: bool, holder: str) -> Meaning:
+        """What a worker makes of the record that a refused lease has found."""
+        key = found, dispatch, marked, holder
+        if key not in self._meanings:
+            bell = _bell(found.job, dispatch, marked)
+            self._meanings[key] = found_by_message(found.job, bell, holder, NOW, self.stall_limit)
+        return self._meanings[key]
 
-    def repair(self, record: Record, queue_empty: bool) -> Repair | None:
-        """What a sweeper would mend."""
+    def repair(self, record: Record, queue_empty: bool) -> str | None:
+        """The move by which a sweeper would mend it."""
         key = record, queue_empty
         if key not in self._repairs:
             found = broken(record.job, NOW, queue_empty=queue_empty, retention=RETENTION, stall_limit=self.stall_limit)
-            self._repairs[key] = None if found is None else found.repair
+            self._repairs[key] = None if found is None or found.write is None else found.write.move.name
         return self._repairs[key]
 
-    def fate(self, found: Record | None, dispatch: int, dead_letter_mark: bool, away: bool = False) -> Fate:
-        """What a sweeper does with a message in the DLQ. `away`: rung so long ago that the table may have been away."""
-        key = found, dispatch, dead_letter_mark, away
+    def broken_by(self, found: Record, dispatch: int, marked: bool, away: bool = False) -> Broken | None:
+        """What a message in the DLQ breaks. `away`: rung so long ago that the table may have been away."""
+        key = found, dispatch, marked, away
         if key not in self._fates:
-            job = None if found is None else replace(found.job, queued_at=PAST if away else NOW)
-            self._fates[key] = fate(job, dispatch=dispatch, dead_letter_mark=dead_letter_mark, now=NOW)
+            job = replace(found.job, queued_at=PAST if away else NOW)
+            self._fates[key] = broken_by_message(job, _bell(job, dispatch, marked), NOW)
         return self._fates[key]
+
+
+def _bell(job: Job, dispatch: int, marked: bool) -> Bell:
+    return Bell(job_id=job.job_id, dispatch=dispatch, type=job.type, payload_version=1, dead_letter=marked)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shared.domain.lease import Next
+from shared.domain.found import End, Ours, Stale, TakeOver, Wait
 from shared.domain.states import FINAL, State
 from tests.model.changes import acknowledging, bare, leaves, with_worker
 from tests.model.explore import Step
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 MANY_RECEIVES = 2
 """Stands for waits.RECEIVE_LIMIT, where maxReceiveCount is 3."""
 
-ENDINGS: Mapping[str, str] = {
-    Next.REPLAY.name: "replay (redriven message)",
-    Next.CANCEL.name: "cancel",
-    Next.EXPIRE.name: "expire",
-    Next.DEAD_LETTER_LAPSED.name: "dead-letter (lapsed)",
-    Next.CANCEL_LAPSED.name: "cancel (lapsed)",
-    Next.EXPIRE_LAPSED.name: "expire (lapsed)",
-}
+REPLAY = "replay (redriven message)"
 
 
 def token(world: World) -> str:
@@ -43,29 +36,30 @@ def receives(world: World, worker: Worker) -> int:
 def decides(world: World, place: int, worker: Worker, model: JobModel, what: str, *, gated: bool = False) -> Step:
     """A refused write has shown the record; the next one will condition on exactly that."""
     found = world.record
-    following = model.records.next(found, worker.dispatch, worker.marked, worker.holder)
+    meaning = None if found is None else model.records.meaning(found, worker.dispatch, worker.marked, worker.holder)
     own = found is not None and found.state is State.RUNNING and found.holder == worker.holder
-    if own and (following not in (Next.WON, Next.RENEW) or not model.on("own_lease")):
+    if own and not (isinstance(meaning, Ours) and model.on("own_lease")):
         broken = "(f) an attempt is burnt by a lost answer, its worker alive"
         return model.step("worker: does not know its own lease", world, broken=broken)
-    if following is Next.WON and found is not None:
+    if isinstance(meaning, Ours) and not meaning.late and found is not None:
         won = worker._replace(step=STARTS, run=found.run, passed=False, seen=())
         label = f"worker: {what} is refused by its own token: it has run {found.run}"
         return model.step(label, world._replace(workers=with_worker(world.workers, place, won)))
     if _wrongly_revives(found, worker, model):
         return model.step("worker: takes a redriven copy", world, broken="(d) an ended job is revived by a DLQ copy")
-    if following in (Next.ORPHAN, Next.ACKNOWLEDGE):
-        label = f"worker: {what} is refused, {following.name.lower()}, {_told(found)}"
+    if found is None or isinstance(meaning, Stale):
+        label = f"worker: {what} is refused, {'orphan' if found is None else 'acknowledge'}, {_told(found)}"
         return model.step(label, acknowledging(world, place))
-    if following is Next.WAIT or (gated and following is Next.RECLAIM):
-        forgets = found is not None and not model.on("live_leave" if found.state is State.RUNNING else "early_leave")
+    if isinstance(meaning, Wait) or (gated and isinstance(meaning, TakeOver)):
+        forgets = not model.on("live_leave" if found.state is State.RUNNING else "early_leave")
         label = f"worker: {what} is refused, {'acknowledged' if forgets else 'left'}, {_told(found)}"
         return model.step(label, acknowledging(world, place) if forgets else leaves(world, place))
-    assert found is not None
-    decided = bare(worker, FOLLOWS)._replace(seen=(following.name, found.dispatch, found.run, found.reasoned))
-    if following is Next.RENEW:
+    late = isinstance(meaning, Ours)
+    following = meaning.write.move.name if isinstance(meaning, End) else "renew" if late else "reclaim"
+    decided = bare(worker, FOLLOWS)._replace(seen=(following, found.dispatch, found.run, found.reasoned))
+    if late:
         decided = decided._replace(holder=worker.holder)
-    label = f"worker: {what} is refused, will {following.name.lower()}, {_told(found)}"
+    label = f"worker: {what} is refused, will {following}, {_told(found)}"
     return model.step(label, world._replace(workers=with_worker(world.workers, place, decided)))
 
 
@@ -82,26 +76,24 @@ def _wrongly_revives(found: Record | None, worker: Worker, model: JobModel) -> b
 def follows(world: World, place: int, worker: Worker, model: JobModel) -> Iterator[Step]:
     """The write that a refusal led to."""
     following, dispatch, run, reasoned = worker.seen  # type: ignore[misc]
-    if following == Next.RECLAIM.name:
+    if following == "reclaim":
         yield from _reclaims(world, place, worker, dispatch, run, model)
         return
-    if following == Next.RENEW.name:
+    if following == "renew":
         yield _renews(world, place, worker, run, model)
         return
-    record = model.records.apply(
-        world.record, ENDINGS[following], dispatch=dispatch, run=run, lease="lapsed", reasoned=reasoned
-    )
+    record = model.records.apply(world.record, following, dispatch=dispatch, run=run, lease="lapsed", reasoned=reasoned)
     if record is None or world.record is None:
-        yield decides(world, place, worker, model, following.lower())
+        yield decides(world, place, worker, model, following)
         return
     ghost = world.ghost
-    if following == Next.REPLAY.name:
+    if following == REPLAY:
         ghost = ghost._replace(replayed=True, in_row=0, spent=0)
     ended = model.written(acknowledging(world, place), record)._replace(ghost=ghost)
     broken = broken_end(world, following, dispatch, model)
-    if following.startswith("EXPIRE") and world.record.reasoned != reasoned:
+    if following.startswith("expire") and world.record.reasoned != reasoned:
         broken = "(o) an expiry hides what stood in its way"
-    yield model.step(f"worker: {ENDINGS[following]}", ended, broken=broken)
+    yield model.step(f"worker: {following}", ended, broken=broken)
 
 
 def _renews(world: World, place: int, worker: Worker, run: int, model: JobModel) -> Step:
@@ -119,13 +111,13 @@ def broken_end(world: World, following: str, dispatch: int, model: JobModel) -> 
     record, ghost = world.record, world.ghost
     if record is not None and record.state is State.RUNNING and not record.lapsed:
         return "(c) a live lease is taken from its holder"
-    if following == Next.REPLAY.name and record is not None and record.dispatch != dispatch:
+    if following == REPLAY and record is not None and record.dispatch != dispatch:
         return "(m) a dead job is replayed by the copy of an earlier death"
-    if following.startswith("EXPIRE") and ghost.replayed:
+    if following.startswith("expire") and ghost.replayed:
         return "(e) a replayed job expires by its old deadline"
-    if following.startswith("CANCEL") and ghost.replayed:
+    if following.startswith("cancel") and ghost.replayed:
         return "(e) a replayed job is lost to its old cancel request"
-    if following.startswith("DEAD_LETTER") and record is not None:
+    if following.startswith("dead-letter") and record is not None:
         return stopped_too_soon(record, world, model)
     return None
 
@@ -144,7 +136,7 @@ def _reclaims(world: World, place: int, worker: Worker, dispatch: int, run: int,
         if requeued is not None:
             ghost = world.ghost._replace(in_row=world.ghost.in_row + 1)
             after = model.written(acknowledging(world, place), requeued)._replace(ghost=ghost)
-            broken = broken_end(world, "REQUEUE", dispatch, model)
+            broken = broken_end(world, "requeue", dispatch, model)
             yield model.step("worker: no room for a suspect: requeues it", after, broken=broken)
     record = model.records.apply(
         world.record, "reclaim", dispatch=dispatch, run=run, lease="lapsed", holder=token(world)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shared.domain.repair import Fate, Repair
 from shared.domain.states import FINAL, State
 from tests.model.changes import spent
 from tests.model.explore import Step
@@ -17,15 +16,6 @@ from tests.model.world import NO_PLAN, Copy, Plan, World
 if TYPE_CHECKING:
     from tests.model.job_model import JobModel
 
-MOVES: Mapping[Repair, str] = {
-    Repair.RING_AGAIN: "ring again",
-    Repair.REDISPATCH: "redispatch",
-    Repair.REQUEUE: "requeue",
-    Repair.DEAD_LETTER: "dead-letter (lapsed)",
-    Repair.EXPIRE: "expire (lapsed)",
-    Repair.CANCEL: "cancel (lapsed)",
-    Repair.PROMOTE: "promote",
-}
 PARKS = ("park", "park (lapsed)")
 ANEW = " anew"
 """Rung because of a message in the DLQ, which goes with the same step."""
@@ -62,12 +52,12 @@ def _reads(world: World, place: int, model: JobModel) -> Iterator[Step]:
 
 def _sees_broken(world: World, place: int, record: Record, model: JobModel) -> Iterator[Step]:
     repair = model.records.repair(record, not model.busy_queue and not any(world.queue))
-    if repair is None or _left_out(record, repair, model) or (repair is Repair.PROMOTE and model.promoters):
+    if repair is None or _left_out(record, repair, model) or (repair == "promote" and model.promoters):
         return
-    plan = seen_by(MOVES[repair], record, record.dispatch)
+    plan = seen_by(repair, record, record.dispatch)
     seen = world._replace(sweepers=with_plan(world.sweepers, place, plan))
     label = f"sweeper: sees {record.state} d{record.dispatch}, will {plan.act}"
-    ringing = record.job.outbox is not None and repair in (Repair.RING_AGAIN, Repair.REDISPATCH)
+    ringing = record.job.outbox is not None and repair in ("ring again", "redispatch")
     if not ringing or (world.relay is None and not world.stream):
         yield model.step(label, seen)
     elif world.budget.lag:  # the relay is only slow
@@ -75,13 +65,13 @@ def _sees_broken(world: World, place: int, record: Record, model: JobModel) -> I
         yield model.step(f"{label}, the relay lags", late, fair=False)
 
 
-def _left_out(record: Record, repair: Repair, model: JobModel) -> bool:
+def _left_out(record: Record, repair: str, model: JobModel) -> bool:
     """Repairs of a rule that is switched off."""
     if record.state is State.RUNNING:
         return not model.on("repair_lapsed")
-    if repair is Repair.REDISPATCH and record.job.outbox is not None:
+    if repair == "redispatch" and record.job.outbox is not None:
         return not model.on("repair_unmarked")
-    return record.job.outbox is None and repair is not Repair.PROMOTE and not model.on("repair_lost")
+    return record.job.outbox is None and repair != "promote" and not model.on("repair_lost")
 
 
 def seen_by(act: str, record: Record, dispatch: int) -> Plan:
@@ -92,26 +82,26 @@ def seen_by(act: str, record: Record, dispatch: int) -> Plan:
 
 
 def _fate(copy: Copy, record: Record | None, model: JobModel) -> Plan | None:
-    fate = model.records.fate(record, copy.dispatch, copy.marked)
-    drop = Plan(DROP, copy.dispatch, marked=copy.marked, suspect=copy.suspect)
     if record is None:
         return None
+    found = model.records.broken_by(record, copy.dispatch, copy.marked)
+    parks, drops = found is not None and found.write is not None, found is not None and found.write is None
     if not model.on("park_current") and record.state not in FINAL and not record.in_due:
-        fate = Fate.PARK
+        parks = True
     elif not model.on("drop_stale"):
         state_alone = record.state in FINAL and record.state is not State.DEAD
-        fate = Fate.DROP if state_alone or (copy.marked and record.state is not State.DEAD) else Fate.KEEP
-    if fate is Fate.PARK:
+        parks, drops = False, state_alone or (copy.marked and record.state is not State.DEAD)
+    if parks:
         return seen_by(PARKS[record.state is State.RUNNING], record, copy.dispatch)
-    return drop if fate is Fate.DROP else None
+    return Plan(DROP, copy.dispatch, marked=copy.marked, suspect=copy.suspect) if drops else None
 
 
 def _fate_after_days(copy: Copy, record: Record | None, model: JobModel) -> Plan | None:
     """Where the table may have been away, the job is rung anew."""
-    if record is None or model.records.fate(record, copy.dispatch, copy.marked, away=True) is not Fate.RING:
+    found = None if record is None else model.records.broken_by(record, copy.dispatch, copy.marked, away=True)
+    if record is None or found is None or found.write is None or found.write.move.name in PARKS:
         return None
-    act = "ring again" if record.state is State.QUEUED else "redispatch"
-    return seen_by(act + ANEW, record, copy.dispatch)
+    return seen_by(found.write.move.name + ANEW, record, copy.dispatch)
 
 
 def _drops(world: World, place: int, plan: Plan, model: JobModel) -> Step:
@@ -152,7 +142,7 @@ def _broken_write(before: Record, plan: Plan, world: World, model: JobModel) -> 
         return "(k) a job is promoted before its time"
     if plan.act.removesuffix(ANEW) == "redispatch" and before.waiting:
         return "(k) a retry is sent before its time"
-    return broken_end(world, plan.act.upper().replace("-", "_"), plan.dispatch, model)
+    return broken_end(world, plan.act, plan.dispatch, model)
 
 
 def _broken_park(before: Record, plan: Plan, world: World) -> str | None:

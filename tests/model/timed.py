@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from shared.domain.job import Job
 from shared.domain.lease import REDELIVERY_MARGIN, lapsed
 from shared.domain.moves import after, allowed
-from shared.domain.repair import PATIENCE, Repair, broken
+from shared.domain.repair import PATIENCE, broken
 from shared.domain.states import CLOCK_MARGIN, DEFAULT_STALL_LIMIT, RING_AGAIN, Seen, State, Transition
 from shared.domain.waits import OUTAGE, RECEIVE_LIMIT, hidden, leaves_its_message, shortest_defer, unready
 from shared.queues import MAX_RECEIVES, MESSAGE_RETENTION, QUEUES, Queue
@@ -49,7 +49,7 @@ def slow_stream(lag: timedelta, move: Transition = RING_AGAIN, backs_off: bool =
 def _swept(job: Job, move: Transition, now: datetime) -> Job | None:
     found = broken(job, now, queue_empty=False, retention=MESSAGE_RETENTION, stall_limit=DEFAULT_STALL_LIMIT)
     seen = Seen(dispatch=job.dispatch, outbox=job.outbox, published_at=job.published_at)
-    if found is None or found.repair is not Repair.RING_AGAIN or not allowed(job, move, seen):
+    if found is None or found.repair != "ring-again" or not allowed(job, move, seen):
         return None
     return after(job, move, {"rung_at": now})
 

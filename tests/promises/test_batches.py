@@ -23,14 +23,14 @@ from shared.adapters.wire import to_item
 from shared.domain.job import Job
 from shared.domain.outcome import Outcome
 from shared.domain.states import (
-    Seen,
     State,
 )
+from shared.domain.writes import Write
 from shared.errors import (
     StoreUnavailable,
     TransientFailure,
 )
-from shared.operations.run import run_batch
+from shared.operations.run import Lane
 from shared.queues import QUEUES
 from shared.settings import RelaySettings, WorkerSettings
 from tests.aws import create_jobs_table
@@ -126,8 +126,7 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
         modules = imported("lambdas.worker.handler"), imported("lambdas.relay.handler")
         warm = Warm(*modules, DynamoJobStore(dynamodb, "jobs"), sqs)
         # moto is not thread-safe, so one at a time
-        ports = replace(warm.worker.PORTS, catalogue=OneType(warm.handler), queue=replace(QUEUE, parallelism=1))
-        monkeypatch.setattr(warm.worker, "PORTS", ports)
+        monkeypatch.setattr(warm.worker, "LANE", Lane(replace(QUEUE, parallelism=1), OneType(warm.handler)))
         monkeypatch.setattr(warm.relay, "PORTS", replace(warm.relay.PORTS, store=OneByOne(warm.store)))
         yield warm
 
@@ -138,9 +137,9 @@ class OneByOne:
     def __init__(self, store: DynamoJobStore) -> None:
         self._store, self._lock = store, threading.Lock()
 
-    def apply(self, *args: Any, **changes: Any) -> Job:
+    def apply(self, job_id: str, write: Write) -> Job:
         with self._lock:
-            return self._store.apply(*args, **changes)
+            return self._store.apply(job_id, write)
 
 
 def streamed(item: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +158,7 @@ def test_a_standard_batch_runs_side_by_side() -> None:
     together = threading.Barrier(4, timeout=10)
     world = World(handler=lambda payload, run: together.wait() and None)
     messages = [world.submitted(a_job()) for _ in range(4)]
-    assert run_batch(messages, world.ports) == []
+    assert world.run_batch(*messages) == []
 
 
 def test_a_table_that_does_not_answer_leaves_the_message_and_raises_nothing() -> None:
@@ -170,7 +169,7 @@ def test_a_table_that_does_not_answer_leaves_the_message_and_raises_nothing() ->
         raise StoreUnavailable("throttled")
 
     world.store.apply = down  # type: ignore[method-assign]
-    assert run_batch([message], world.ports) == [message.message_id]
+    assert world.run_batch(message) == [message.message_id]
     assert "unavailable" in world.log.names()
 
 
@@ -179,13 +178,13 @@ def test_a_surprise_in_one_delivery_does_not_fail_its_neighbours() -> None:
     odd, fine = world.submitted(a_job()), world.submitted(a_job())
     plain_apply = world.store.apply
 
-    def surprising(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
+    def surprising(job_id: str, write: Write) -> Job:
         if job_id == odd.job_id:
             raise PermissionError("AccessDenied")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = surprising  # type: ignore[method-assign]
-    assert run_batch([odd, fine], world.ports) == [odd.message_id]
+    assert world.run_batch(odd, fine) == [odd.message_id]
     assert world.found(fine).state is State.COMPLETED
 
 
@@ -253,7 +252,7 @@ def test_a_payload_that_cannot_be_parsed_is_dead_as_deterministic_and_the_rest_o
 ) -> None:
     """SCENARIOS 7. Version 2: the worker has to upgrade what it cannot even read."""
     types = OneType(warm.handler, version=version, upgrades={1: lambda old: old | {"month": "2026-05"}})
-    monkeypatch.setattr(warm.worker, "PORTS", replace(warm.worker.PORTS, catalogue=types))
+    monkeypatch.setattr(warm.worker, "LANE", replace(warm.worker.LANE, catalogue=types))
     fine = {"payload_version": version}
     batch = [warm.submitted(**fine), warm.submitted(payload=payload), warm.submitted(**fine)]
     assert warm.work(*batch) == []

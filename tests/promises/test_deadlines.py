@@ -13,10 +13,10 @@ import pytest
 
 from shared.adapters.system import SystemClock
 from shared.domain.retry import RetryPolicy
-from shared.domain.states import LEASE, Seen, State
+from shared.domain.states import LEASE, State
+from shared.domain.writes import Write
 from shared.errors import LeaseLost, StoreUnavailable
-from shared.operations.run import run_batch
-from shared.operations.watch import Running, Watch
+from shared.operations.run.watch import Running, Watch
 from tests.builders import (
     NOW,
     SECOND,
@@ -53,27 +53,28 @@ def test_a_retry_of_a_hung_job_starts_only_after_its_process_ended_though_a_neig
     plain = world.store.apply
     insisted = threading.Event()
 
-    def apply(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
-        if move is LEASE and job_id == hangs.job_id:  # the lease of a type with a shorter one
-            changes["lease_expires_at"] = changes["started_at"] + kinds["hangs"]
-        if move.name == "complete":
+    def apply(job_id: str, write: Write) -> Any:
+        if write.move is LEASE and job_id == hangs.job_id:  # the lease of a type with a shorter one
+            shorter = {"lease_expires_at": write.changes["started_at"] + kinds["hangs"]}
+            write = replace(write, changes={**write.changes, **shorter})
+        if write.move.name == "complete":
             insisted.set()
             raise StoreUnavailable("throttled: this one partition")
-        return plain(job_id, move, seen, **changes)
+        return plain(job_id, write)
 
     world.store.apply = apply  # type: ignore[method-assign]
     world.handler = lambda payload, run: released.wait(20) and None if run.tenant == "hangs" else time.sleep(0.3)
     hangs, other = world.submitted(a_fresh_job(tenant="hangs")), world.submitted(a_fresh_job(tenant="other"))
     ended_at: list[Any] = []
-    ports = replace(
-        world.ports,
-        pause=lambda for_: time.sleep(for_.total_seconds()),
-        end_process=lambda: ended_at.append(SystemClock().now()),
-    )
-    ports = replace(ports, dice=lambda: 0.0)
     try:
         # the policy's own delay out of the way: what is asked is only that no retry starts beside the hung thread
-        run_batch([hangs, other], ports)
+        world.run_batch(
+            hangs,
+            other,
+            pause=lambda for_: time.sleep(for_.total_seconds()),
+            end_process=lambda: ended_at.append(SystemClock().now()),
+            dice=lambda: 0.0,
+        )
     finally:
         released.set()
     job = world.found(hangs)
@@ -130,11 +131,11 @@ def test_insisting_on_an_end_leaves_the_invocation_time_to_answer_for_its_batch(
         world.time_left -= seconds * SECOND
         world.clock.forward(seconds * SECOND)
 
-    def apply(job_id: str, move: Any, *args: Any, **changes: Any) -> Any:
-        if move.name == "complete":
+    def apply(job_id: str, write: Write) -> Any:
+        if write.move.name == "complete":
             passes(15)
             raise StoreUnavailable("no answer")
-        return plain(job_id, move, *args, **changes)
+        return plain(job_id, write)
 
     world.store.apply = apply  # type: ignore[method-assign]
     world.handler = lambda payload, run: passes(5)
@@ -309,11 +310,11 @@ def test_a_fence_does_not_wait_for_a_table_that_does_not_answer(released: thread
     tries: list[str] = []
     plain_apply = world.store.apply
 
-    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
-        if move.name == "retry":
-            tries.append(move.name)
+    def down(job_id: str, write: Write) -> Any:
+        if write.move.name == "retry":
+            tries.append(write.move.name)
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = down  # type: ignore[method-assign]
     world.handler = lambda payload, run: released.wait(30) and None
@@ -326,10 +327,10 @@ def test_the_process_ends_although_the_fence_or_the_meter_fails(released: thread
     world = World(clock=SystemClock(), deadline=SHORT)
     plain_apply = world.store.apply
 
-    def refuse(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
-        if move.target is State.RETRYING:
+    def refuse(job_id: str, write: Write) -> Any:
+        if write.move.target is State.RETRYING:
             raise PermissionError("AccessDenied")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     def cannot_emit(*_: object) -> None:
         raise OSError("no standard output")

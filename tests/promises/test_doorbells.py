@@ -15,14 +15,13 @@ from shared.domain.job import Job
 from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.states import (
-    Seen,
     State,
 )
+from shared.domain.writes import Write
 from shared.errors import (
     StoreUnavailable,
     TransientFailure,
 )
-from shared.operations.run import run_batch
 from shared.queues import QUEUES
 from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
 from tests.world import Order, World, refuse_to_run
@@ -64,7 +63,7 @@ def test_a_message_without_a_record_goes_to_the_dlq_as_an_orphan() -> None:
 
 def test_a_message_that_is_no_doorbell_goes_to_the_dlq_as_an_orphan() -> None:
     world = World(handler=refuse_to_run)
-    message = a_message(a_job(), job_id="", dispatch=0, type="", body="hello")
+    message = a_message(a_job(), bell=None, body="hello")
     assert world.deliver(message) is Outcome.ORPHANED
     assert world.mailbox.orphans
 
@@ -74,12 +73,12 @@ def test_a_redriven_marked_copy_of_a_dead_job_is_a_replay_and_an_unmarked_one_is
     job = a_job(state=State.DEAD, dispatch=2, attempts=6, stalls=1, dead_at=NOW, dead_key="dead#x#1", expires_at=NOW)
     world.store.submit(job, NOW)
     assert world.deliver(a_message(job)) is Outcome.STALE
-    assert world.deliver(a_message(job, dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(a_message(job, dead_letter=True)) is Outcome.REPLAYED
     replayed = world.store.get(job.job_id)
     assert replayed is not None
     assert (replayed.state, replayed.attempts, replayed.stalls, replayed.dispatch) == (State.QUEUED, 0, 0, 3)
     assert (replayed.outbox, replayed.dead_key, replayed.expires_at) == ("open", None, None)
-    assert world.deliver(a_message(job, dead_letter_mark=True)) is Outcome.STALE
+    assert world.deliver(a_message(job, dead_letter=True)) is Outcome.STALE
 
 
 def test_a_job_whose_release_could_not_be_told_to_sqs_is_not_run_in_that_invocation_either() -> None:
@@ -90,7 +89,7 @@ def test_a_job_whose_release_could_not_be_told_to_sqs_is_not_run_in_that_invocat
         messages = [replace(world.submitted(a_job(**lane)), group="k") for _ in range(3)]
         client = boto3.client("sqs", region_name="eu-west-1")
         unreachable = SqsMailbox(client, "no-such-stage", QUEUES["webhooks.partner-a"], world.log)
-        kept = run_batch(messages, replace(world.ports, mailbox=unreachable))
+        kept = world.run_batch(*messages, mailbox=unreachable)
     assert kept == [m.message_id for m in messages]
     assert "visibility-not-set" in world.log.names()
     assert [(world.found(m).state, world.found(m).attempts) for m in messages] == [(State.QUEUED, 0)] * 3
@@ -105,9 +104,9 @@ def test_a_job_that_was_deferred_is_not_run_although_the_answer_to_its_deferral_
     message = world.submitted(a_job(**fields))
     plain_apply = world.store.apply
 
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move.target is State.RETRYING:
+    def answer_lost(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
+        if write.move.target is State.RETRYING:
             raise StoreUnavailable("timed out after it landed")
         return after
 

@@ -18,6 +18,7 @@ from shared.domain.states import (
     Seen,
     State,
 )
+from shared.domain.writes import Write
 from shared.errors import (
     DeterministicFailure,
     EnvironmentalFailure,
@@ -25,8 +26,7 @@ from shared.errors import (
     StoreUnavailable,
     TransientFailure,
 )
-from shared.operations.run import run_batch
-from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
+from tests.builders import NOW, SECOND, a_job, a_message, a_running_job, saying
 from tests.world import DEFAULT_LEASE, Order, World, raising, refuse_to_run
 
 
@@ -35,7 +35,7 @@ def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
         handler=lambda payload, run: StoredFile(f"exports/acme-eu/{payload.month}.pdf", 12, "application/pdf")
     )
     message = world.submitted(a_job())
-    assert run_batch([message], world.ports) == []
+    assert world.run_batch(message) == []
     job = world.found(message)
     assert (job.state, job.run, job.attempts, job.code_version) == (State.COMPLETED, 1, 1, "abc1234")
     assert job.result == {"file": {"key": "exports/acme-eu/2026-05.pdf", "size": 12, "contentType": "application/pdf"}}
@@ -47,14 +47,14 @@ def test_a_queued_job_runs_completes_and_is_acknowledged() -> None:
 def test_a_completed_job_records_the_version_of_its_file() -> None:
     world = World(handler=lambda payload, run: StoredFile("exports/acme-eu/a.pdf", 12, "application/pdf", "v7"))
     message = world.submitted(a_job())
-    assert run_batch([message], world.ports) == []
+    assert world.run_batch(message) == []
     assert (world.found(message).result or {})["file"]["version"] == "v7"
 
 
 def test_a_transient_failure_waits_on_its_message_with_its_context_in_the_record() -> None:
     world = World(handler=raising(TransientFailure("SlowDown", code="s3-throttled")))
     message = world.submitted(a_job())
-    assert run_batch([message], world.ports) == [message.message_id]
+    assert world.run_batch(message) == [message.message_id]
     job = world.found(message)
     assert (job.state, job.attempts, job.dispatch) == (State.RETRYING, 1, 1)
     assert (job.error_class, job.error_code, job.error_message) == ("transient", "s3-throttled", "SlowDown")
@@ -90,7 +90,7 @@ def test_a_job_is_tried_six_times_at_the_default_delays_then_dead_with_its_conte
 def test_a_deterministic_failure_is_dead_at_once_and_acknowledged(error: BaseException) -> None:
     world = World(handler=raising(error))
     message = world.submitted(a_job())
-    assert run_batch([message], world.ports) == []
+    assert world.run_batch(message) == []
     assert (world.found(message).state, world.found(message).attempts) == (State.DEAD, 1)
     assert world.found(message).error_class == "deterministic"
 
@@ -149,7 +149,7 @@ def test_a_failing_job_that_was_asked_to_stop_is_cancelled_instead_of_retried() 
     message = world.submitted(a_job())
 
     def handler(payload: Order, run: Any) -> None:
-        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "stop"})
+        world.store.apply(run.job_id, Write(REQUEST_CANCEL, Seen(), {"cancel_request": {"who": "op1", "why": "stop"}}))
         raise TransientFailure("x")
 
     world.handler = handler
@@ -162,10 +162,10 @@ def test_a_completion_whose_answer_was_lost_still_counts_as_completed() -> None:
     message = world.submitted(a_job())
     plain_apply = world.store.apply
 
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move.target is State.COMPLETED:
-            raise MoveRefused(job_id, move.name, after)
+    def answer_lost(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
+        if write.move.target is State.COMPLETED:
+            raise MoveRefused(job_id, write.move.name, after)
         return after
 
     world.store.apply = answer_lost  # type: ignore[method-assign]
@@ -188,7 +188,7 @@ def test_a_second_replay_gives_the_same_maximum_age_as_the_first() -> None:
     for _ in range(3):
         assert world.deliver(message) is Outcome.DEAD
         world.clock.forward(timedelta(days=5))
-        copy = replace(a_message(world.found(message)), dead_letter_mark=True)
+        copy = saying(a_message(world.found(message)), dead_letter=True)
         assert world.deliver(copy) is Outcome.REPLAYED
         message = a_message(world.found(message))
         assert world.found(message).deadline_at == world.clock.now() + timedelta(hours=24)
@@ -202,11 +202,11 @@ def test_an_end_that_the_table_does_not_take_at_once_is_written_while_the_lease_
     message = world.submitted(a_job())
     plain_apply, refused = world.store.apply, []
 
-    def down_for_twenty_seconds(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move.name == end and world.clock.now() < NOW + 20 * SECOND:
-            refused.append(move.name)
+    def down_for_twenty_seconds(job_id: str, write: Write) -> Job:
+        if write.move.name == end and world.clock.now() < NOW + 20 * SECOND:
+            refused.append(write.move.name)
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = down_for_twenty_seconds  # type: ignore[method-assign]
     world.run_batch(message)
@@ -227,10 +227,10 @@ def test_an_end_that_the_table_never_takes_is_given_up_before_the_lease_ends() -
     message = world.submitted(a_job())
     plain_apply = world.store.apply
 
-    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move is COMPLETE:
+    def down(job_id: str, write: Write) -> Job:
+        if write.move is COMPLETE:
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = down  # type: ignore[method-assign]
     assert world.run_batch(message) == [message.message_id]
@@ -242,12 +242,12 @@ def test_an_end_is_not_insisted_on_beyond_the_invocation() -> None:
     message = world.submitted(a_job())
     plain_apply, tries = world.store.apply, []
 
-    def down(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move is COMPLETE:
-            tries.append(move)
+    def down(job_id: str, write: Write) -> Job:
+        if write.move is COMPLETE:
+            tries.append(write.move)
             world.time_left = 2 * SECOND
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = down  # type: ignore[method-assign]
     assert world.run_batch(message) == [message.message_id]
@@ -287,7 +287,7 @@ def test_a_job_asked_to_stop_is_cancelled_where_it_would_continue_or_be_deferred
     message = world.submitted(a_job())
 
     def handler(payload: Order, run: Any) -> Continue:
-        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "stop"})
+        world.store.apply(run.job_id, Write(REQUEST_CANCEL, Seen(), {"cancel_request": {"who": "op1", "why": "stop"}}))
         return Continue({"page": 1})
 
     world.handler = handler
@@ -318,10 +318,10 @@ def test_nothing_is_acknowledged_before_its_record_is_written() -> None:
     message = world.submitted(a_job())
     plain_apply = world.store.apply
 
-    def table_goes_away(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
-        if move.target is State.COMPLETED:
+    def table_goes_away(job_id: str, write: Write) -> Any:
+        if write.move.target is State.COMPLETED:
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = table_goes_away  # type: ignore[method-assign]
     assert world.run_batch(message) == [message.message_id], "the effect took place, the record did not"

@@ -14,7 +14,6 @@ from shared.errors import (
     TransientFailure,
 )
 from shared.operations.redrive import OperatorPorts, cancel, replay
-from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_job
 from shared.queues import QUEUES
 from tests.builders import (
@@ -24,6 +23,7 @@ from tests.builders import (
     a_job,
     a_message,
     a_running_job,
+    saying,
 )
 from tests.lane import Lane
 from tests.world import Order, World, refuse_to_run
@@ -64,7 +64,7 @@ def test_a_fifo_group_stops_at_its_first_failure_and_returns_the_rest_untouched(
 
     world.handler = handler
     messages = [replace(world.submitted(job), group=group) for job, group in ((g1a, "1"), (g1b, "1"), (g2a, "2"))]
-    assert run_batch(messages, world.ports) == [messages[0].message_id, messages[1].message_id]
+    assert world.run_batch(*messages) == [messages[0].message_id, messages[1].message_id]
     assert [world.found(m).state for m in messages] == [State.RETRYING, State.QUEUED, State.COMPLETED]
     assert world.found(messages[1]).attempts == 0
     assert world.mailbox.hidden[messages[1].message_id] == timedelta()
@@ -74,7 +74,7 @@ def test_a_fifo_group_runs_in_the_order_of_arrival() -> None:
     order: list[str] = []
     world = World(queue="webhooks.partner-a", handler=lambda payload, run: order.append(run.job_id))
     messages = [replace(world.submitted(a_job(queue="webhooks.partner-a")), group="k") for _ in range(4)]
-    assert run_batch(messages, world.ports) == []
+    assert world.run_batch(*messages) == []
     assert order == [m.job_id for m in messages]
 
 
@@ -82,7 +82,7 @@ def test_the_tenant_group_of_a_standard_lane_does_not_serialise_it() -> None:
     together = threading.Barrier(3, timeout=10)
     world = World(handler=lambda payload, run: together.wait() and None)
     messages = [replace(world.submitted(a_job()), group="acme-eu") for _ in range(3)]
-    assert run_batch(messages, world.ports) == []
+    assert world.run_batch(*messages) == []
 
 
 def test_in_a_fifo_group_each_message_is_hidden_anew_as_its_turn_comes() -> None:
@@ -116,7 +116,7 @@ def test_a_crash_on_a_busy_fifo_lane_leaves_the_order_of_its_key() -> None:
     assert world.run_batch(first, second) == []
     job = world.found(first)
     if job.state is State.QUEUED:
-        world.run_batch(replace(a_message(job), group="k", suspect=True))
+        world.run_batch(saying(saying(a_message(job), suspect=True), group="k"))
     assert order == ["first", "second"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from shared.domain.job import Job, Progress
 from shared.domain.outcome import Outcome
 from shared.domain.states import RENEW, REQUEST_CANCEL, Seen
+from shared.domain.writes import Write
 from shared.errors import (
     LeaseLost,
     StoreUnavailable,
@@ -80,7 +81,9 @@ def test_a_cancel_request_reaches_the_handler_with_its_next_heartbeat() -> None:
     message = world.submitted(a_job())
 
     def handler(payload: Order, run: Any) -> None:
-        world.store.apply(run.job_id, REQUEST_CANCEL, Seen(), cancel_request={"who": "op1", "why": "wrong month"})
+        world.store.apply(
+            run.job_id, Write(REQUEST_CANCEL, Seen(), {"cancel_request": {"who": "op1", "why": "wrong month"}})
+        )
         world.clock.forward(DEFAULT_LEASE / 2)
         try:
             run.progress(1, 2, "pages")
@@ -97,11 +100,11 @@ def test_a_throttled_renewal_is_tried_again_with_the_next_report() -> None:
     world, message, renewals = heartbeat_world([(12, 1), (1, 2)])
     plain_apply, failed = world.store.apply, []
 
-    def throttled_once(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move is RENEW and not failed:
+    def throttled_once(job_id: str, write: Write) -> Job:
+        if write.move is RENEW and not failed:
             failed.append(True)
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = throttled_once  # type: ignore[method-assign]
     assert world.deliver(message) is Outcome.COMPLETED
@@ -150,7 +153,7 @@ def test_a_renewed_lease_is_known_before_its_message_is_hidden() -> None:
 
     def handler(payload: Order, run: Any) -> None:
         world.clock.forward(DEFAULT_LEASE / 2)
-        world.mailbox.hide = lambda *a: known.append(run.lease_expires_at) or plain_hide(*a)  # type: ignore
+        world.mailbox.hide = lambda *a: known.append(run.held.expires_at) or plain_hide(*a)  # type: ignore
         run.progress(1, 2, "pages")
 
     world.handler = handler

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,11 @@ import pytest
 from shared.domain.job import Job, open_key
 from shared.domain.outcome import Outcome
 from shared.domain.states import REROUTE_REST, State
+from shared.domain.writes import Write
 from shared.operations.redrive import OperatorPorts, cancel, replay
 from shared.ports import Message
 from shared.queues import QUEUES
-from tests.builders import NOW, SECOND, a_job, a_message, a_running_job
+from tests.builders import NOW, SECOND, a_job, a_message, a_running_job, saying
 from tests.world import World, refuse_to_run
 
 OLD, NEW = "emails.bulk", "exports.month-end"
@@ -166,9 +166,9 @@ def test_a_reroute_that_landed_without_its_answer_is_not_made_again(answered: bo
     world = moved()
     message, plain = waiting(world), world.store.apply
 
-    def twice(*args: Any, **changes: Any) -> Job:
-        plain(*args, **changes)
-        return plain(*args, **changes)
+    def twice(job_id: str, write: Write) -> Job:
+        plain(job_id, write)
+        return plain(job_id, write)
 
     if not answered:
         world.store.apply = twice  # type: ignore[method-assign]
@@ -198,5 +198,5 @@ def test_a_job_of_a_type_that_nobody_knows_is_replayed_where_it_was() -> None:
 def test_a_redriven_copy_of_a_dead_job_goes_round_by_the_old_lane() -> None:
     world = moved()
     message = waiting(world, state=State.DEAD)
-    assert world.deliver(replace(message, dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(saying(message, dead_letter=True)) is Outcome.REPLAYED
     assert world.deliver(a_message(world.found(message))) is Outcome.REROUTED

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from shared.domain.job import Job
-from shared.domain.lease import as_found
 from shared.domain.outcome import Outcome
 from shared.domain.run import Continue, Defer
 from shared.domain.states import (
     LEASE,
     RECLAIM,
-    Seen,
     State,
 )
+from shared.domain.writes import Terms, Write, reclaim
 from shared.errors import (
     DeterministicFailure,
     EnvironmentalFailure,
@@ -28,7 +27,6 @@ from shared.errors import (
     StoreUnavailable,
     TransientFailure,
 )
-from shared.operations.run import run_batch
 from shared.ports import Message
 from shared.queues import QUEUES
 from tests.builders import (
@@ -163,7 +161,7 @@ def test_visibility_is_set_to_the_lease_and_its_margin_before_anything_else() ->
     world = World()
     message = world.submitted(a_job())
     world.handler = lambda payload, run: world.mailbox.hides.append(("ran", timedelta()))
-    run_batch([message], world.ports)
+    world.run_batch(message)
     assert world.mailbox.hides == [(message.message_id, DEFAULT_LEASE + 3 * SECOND), ("ran", timedelta())]
 
 
@@ -171,7 +169,7 @@ def test_a_message_that_finds_a_live_lease_is_hidden_until_it_ends_and_never_del
     world = World(handler=refuse_to_run)
     message = world.submitted(a_running_job())
     world.clock.forward(10 * SECOND)
-    assert run_batch([message], world.ports) == [message.message_id]
+    assert world.run_batch(message) == [message.message_id]
     assert world.mailbox.hidden[message.message_id] == 23 * SECOND
 
 
@@ -202,10 +200,10 @@ def test_a_lost_race_to_reclaim_runs_nothing() -> None:
     )
     plain_apply = world.store.apply
 
-    def raced(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move is RECLAIM:
+    def raced(job_id: str, write: Write) -> Job:
+        if write.move is RECLAIM:
             world.store._jobs[job_id] = reclaimed
-        return plain_apply(job_id, move, seen, **changes)
+        return plain_apply(job_id, write)
 
     world.store.apply = raced  # type: ignore[method-assign]
     assert world.deliver(message) is Outcome.WAITING
@@ -255,9 +253,9 @@ def test_a_lease_whose_answer_never_came_is_found_by_its_token() -> None:
     message = world.submitted(a_job())
     plain_apply = world.store.apply
 
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move.name == "lease":
+    def answer_lost(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
+        if write.move.name == "lease":
             raise StoreUnavailable("read timeout")
         return after
 
@@ -304,9 +302,9 @@ def test_a_lease_whose_answer_is_lost_is_read_back_until_the_table_answers() -> 
     message = world.submitted(a_job())
     plain_apply, plain_get, silent = world.store.apply, world.store.get, []
 
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move.name == "lease":
+    def answer_lost(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
+        if write.move.name == "lease":
             raise StoreUnavailable("timed out after it landed")
         return after
 
@@ -328,11 +326,11 @@ def test_four_races_lost_in_a_row_leave_the_message_for_later_three_do_not(races
     world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
     lost, plain_apply = [], world.store.apply
 
-    def raced(job_id: str, move: Any, seen: Seen, **changes: Any) -> Job:
-        if move is RECLAIM and len(lost) < races:
+    def raced(job_id: str, write: Write) -> Job:
+        if write.move is RECLAIM and len(lost) < races:
             lost.append(1)
-            raise MoveRefused(job_id, move.name, world.store.get(job_id))
-        return plain_apply(job_id, move, seen, **changes)
+            raise MoveRefused(job_id, write.move.name, world.store.get(job_id))
+        return plain_apply(job_id, write)
 
     world.store.apply = raced  # type: ignore[method-assign]
     assert world.deliver(message) is outcome
@@ -345,20 +343,21 @@ def test_a_lease_that_is_over_before_its_answer_comes_starts_a_handler_only_once
 ) -> None:
     """Three tries of five seconds each, or a frozen process: meanwhile another worker may have the job."""
     leases: list[timedelta] = []
-    world = World(handler=lambda payload, run: leases.append(run.lease_expires_at - world.clock.now()))
+    world = World(handler=lambda payload, run: leases.append(run.held.expires_at - world.clock.now()))
     message, plain = world.submitted(a_job()), world.store.apply
 
-    def slow(job_id: str, move: Any, seen: Any, **changes: Any) -> Any:
-        if move is not LEASE:
-            return plain(job_id, move, seen, **changes)
-        after = plain(job_id, move, seen, **changes)
+    def slow(job_id: str, write: Write) -> Any:
+        if write.move is not LEASE:
+            return plain(job_id, write)
+        after = plain(job_id, write)
         world.clock.forward(40 * SECOND)
         if taken:
-            theirs = {"lease_expires_at": world.clock.now() + MINUTE, "started_at": NOW, "code_version": "abc1234"}
-            plain(job_id, RECLAIM, as_found(after, world.clock.now()), holder="other", **theirs)
+            now = world.clock.now()
+            theirs = Terms(holder="other", started_at=now, ends_at=now + MINUTE, code_version="abc1234")
+            plain(job_id, reclaim(after, theirs))
         if how == "unanswered":
             raise StoreUnavailable("landed, no answer")
-        return after if how == "answered late" else plain(job_id, move, seen, **changes)
+        return after if how == "answered late" else plain(job_id, write)
 
     world.store.apply = slow  # type: ignore[method-assign]
     outcome = world.deliver(message)
@@ -380,11 +379,11 @@ def test_reading_a_lease_back_leaves_the_invocation_time_to_answer_for_its_batch
         world.time_left -= seconds * SECOND
         world.clock.forward(seconds * SECOND)
 
-    def apply(job_id: str, *args: Any, **changes: Any) -> Any:
+    def apply(job_id: str, write: Write) -> Any:
         if job_id == message.job_id:
             passes(15)
             raise StoreUnavailable("no answer")
-        return plain(job_id, *args, **changes)
+        return plain(job_id, write)
 
     def get(job_id: str) -> Any:
         if job_id == message.job_id:
@@ -422,9 +421,9 @@ def test_a_takeover_whose_answer_never_came_is_found_by_its_token_and_is_no_seco
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     plain_apply = world.store.apply
 
-    def answer_lost(job_id: str, move: Any, seen: Seen, **changes: Any) -> Any:
-        after = plain_apply(job_id, move, seen, **changes)
-        if move is RECLAIM and not lost:
+    def answer_lost(job_id: str, write: Write) -> Any:
+        after = plain_apply(job_id, write)
+        if write.move is RECLAIM and not lost:
             lost.append(True)
             raise StoreUnavailable("timed out after it landed")
         return after

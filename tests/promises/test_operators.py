@@ -11,9 +11,10 @@ import pytest
 from shared.adapters.memory import MemoryJobStore
 from shared.domain.job import EFFECT_COMPLETED, RETENTION, Effect, Job
 from shared.domain.states import COMPLETE, FINAL, LEASE, Seen, State
+from shared.domain.writes import Write
 from shared.errors import MoveRefused, PayloadMissing, TransientFailure
 from shared.operations.redrive import OperatorPorts, cancel, replay
-from tests.builders import NOW, RecordedLog, TestClock, a_job, a_message, a_running_job
+from tests.builders import NOW, RecordedLog, TestClock, a_job, a_message, a_running_job, saying
 from tests.world import World as WorkerWorld
 from tests.world import raising
 
@@ -79,10 +80,10 @@ def test_a_cancel_that_races_with_the_lease_and_then_with_completion_has_one_win
         found = plain_get(job_id)
         looks.append(found)
         if len(looks) == 1:
-            world.store.apply(job_id, LEASE, Seen(now=NOW, dispatch=1), **LEASED)
+            world.store.apply(job_id, Write(LEASE, Seen(now=NOW, dispatch=1), LEASED))
         elif len(looks) == 2:
             ends = {"completed_at": NOW, "expires_at": NOW + timedelta(days=1)}
-            world.store.apply(job_id, COMPLETE, Seen(run=1, holder="h"), **ends)
+            world.store.apply(job_id, Write(COMPLETE, Seen(run=1, holder="h"), ends))
         return found
 
     world.store.get = moves_on  # type: ignore[method-assign]
@@ -135,7 +136,7 @@ def test_a_native_redrive_keeps_the_stored_payload_as_long_as_a_replay_does() ->
     job = a_job(state=State.DEAD, payload=None, payload_ref=b"ref")
     world.store.put_payload(job.job_id, b"ref", "{}", NOW)
     message = world.submitted(job)
-    world.deliver(replace(message, dead_letter_mark=True))
+    world.deliver(saying(message, dead_letter=True))
     replayed = world.found(message)
     assert replayed.state is State.QUEUED
     world.store.expire_beside(replayed.deadline_at + RETENTION[State.DEAD])

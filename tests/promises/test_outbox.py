@@ -16,6 +16,7 @@ from shared.domain.doorbell import fifo_group
 from shared.domain.job import Job
 from shared.domain.outcome import Outcome
 from shared.domain.states import State
+from shared.domain.writes import Write
 from shared.errors import RingRefused, StoreUnavailable
 from shared.operations.relay import MARK_THREADS, OutboxRecord, RelayPorts, relay
 from shared.ports import Ring, Unsent
@@ -62,7 +63,7 @@ class Relayed:
         )
 
     def rung(self) -> list[str]:
-        return [ring.job_id for _, ring in self.doorbell.sent]
+        return [ring.bell.job_id for _, ring in self.doorbell.sent]
 
     def flag(self, job: Job) -> str | None:
         found = self.store.get(job.job_id)
@@ -157,7 +158,7 @@ def test_a_refused_entry_of_a_key_holds_back_the_later_ones_of_that_key_only() -
     world = Relayed()
     fifo = {"queue": "webhooks.partner-a"}
     a1, a2, b1 = a_job(ordering_key="a", **fifo), a_job(ordering_key="a", **fifo), a_job(ordering_key="b", **fifo)
-    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == a1.job_id else None
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.bell.job_id == a1.job_id else None
     with pytest.raises(RingRefused, match="2 of 3"):
         world.relay(world.submit(a1, a2, b1))
     assert world.rung() == [b1.job_id]
@@ -169,8 +170,8 @@ def test_entries_that_a_batch_refused_are_sent_singly() -> None:
     jobs = [a_job() for _ in range(4)]
 
     def refuse_first_time(ring: Ring) -> Unsent | None:
-        tried.append(ring.job_id)
-        return throttled(ring) if ring.job_id == jobs[2].job_id and tried.count(ring.job_id) == 1 else None
+        tried.append(ring.bell.job_id)
+        return throttled(ring) if ring.bell.job_id == jobs[2].job_id and tried.count(ring.bell.job_id) == 1 else None
 
     world.doorbell.refuse = refuse_first_time
     world.relay(world.submit(*jobs))
@@ -181,7 +182,7 @@ def test_entries_that_a_batch_refused_are_sent_singly() -> None:
 def test_what_stays_unsent_is_raised_after_the_others_were_sent_and_marked() -> None:
     world = Relayed()
     lost, fine = a_job(), a_job()
-    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == lost.job_id else None
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.bell.job_id == lost.job_id else None
     with pytest.raises(RingRefused, match="1 of 2 doorbells unsent"):
         world.relay(world.submit(lost, fine))
     assert (world.flag(lost), world.flag(fine)) == ("open", None)
@@ -199,7 +200,7 @@ def test_one_unreadable_record_among_99_good_is_parked_and_the_shard_goes_on() -
 def test_a_doorbell_that_sqs_will_never_take_is_parked_instead_of_blocking_its_shard() -> None:
     world = Relayed()
     bad, fine = a_job(), a_job()
-    world.doorbell.refuse = lambda r: Unsent(r, "InvalidMessageContents", True) if r.job_id == bad.job_id else None
+    world.doorbell.refuse = lambda r: Unsent(r, "InvalidMessageContents", True) if r.bell.job_id == bad.job_id else None
     world.relay(world.submit(bad, fine))
     assert world.rung() == [fine.job_id]
     assert [raw["eventID"] for raw, _ in world.doorbell.parked] == [bad.job_id]
@@ -227,7 +228,7 @@ def test_a_relay_that_died_after_sending_rings_twice_under_the_same_dispatch() -
     records = world.submit(job)
     world.relay(records)
     world.relay(records)
-    assert [ring.dispatch for _, ring in world.doorbell.sent] == [1, 1]
+    assert [ring.bell.dispatch for _, ring in world.doorbell.sent] == [1, 1]
     assert world.flag(job) is None
 
 
@@ -284,7 +285,7 @@ def test_a_dead_jobs_marked_copy_carries_its_story_in_ten_attributes_at_most() -
     )
     world.relay(world.submit(dead))
     ((_, ring),) = world.doorbell.sent
-    assert ring.dead_letter
+    assert ring.bell.dead_letter
     assert ring.attributes["error_code"] == "s3-throttled"
     assert ring.attributes["worker"] == "holder-1"
     assert len(ring.attributes) == 10
@@ -327,7 +328,7 @@ def test_copies_in_a_fifo_dlq_stand_in_groups_of_their_own() -> None:
     fifo = {"queue": "webhooks.partner-a", "ordering_key": "acme"}
     dead, alive = a_job(state=State.DEAD, **fifo), a_job(**fifo)
     world.relay(world.submit(dead, alive))
-    groups = {ring.dead_letter: ring.group for _, ring in world.doorbell.sent}
+    groups = {ring.bell.dead_letter: ring.group for _, ring in world.doorbell.sent}
     assert groups == {True: dead.job_id, False: fifo_group(alive)}
 
 
@@ -336,7 +337,7 @@ def test_one_tenants_ordering_key_holds_up_no_other_tenants() -> None:
     world = Relayed()
     fifo = {"queue": "webhooks.partner-a", "ordering_key": "customer-1"}
     jobs = [a_job(tenant=tenant, **fifo) for tenant in ("acme", "bolt", None)]
-    world.doorbell.refuse = lambda ring: throttled(ring) if ring.job_id == jobs[0].job_id else None
+    world.doorbell.refuse = lambda ring: throttled(ring) if ring.bell.job_id == jobs[0].job_id else None
     with pytest.raises(RingRefused, match="1 of 3"):
         world.relay(world.submit(*jobs))
     assert world.rung() == [jobs[1].job_id, jobs[2].job_id]
@@ -349,11 +350,11 @@ def test_a_slow_queue_holds_up_no_other_in_the_same_batch() -> None:
     others_done = threading.Event()
 
     def answers_last(ring: Ring) -> None:
-        if ring.job_id == slow.job_id:
+        if ring.bell.job_id == slow.job_id:
             assert others_done.wait(WAITS), "the others wait for the slow queue"
 
-    def mark(job_id: str, *args: Any, **changes: Any) -> Job:
-        after = plain_apply(job_id, *args, **changes)
+    def mark(job_id: str, write: Write) -> Job:
+        after = plain_apply(job_id, write)
         if (world.flag(fast), world.flag(dead)) == (None, None):
             others_done.set()
         return after
@@ -371,7 +372,7 @@ def test_a_queue_that_does_not_answer_costs_its_own_doorbells_and_the_relay_ends
     silent, fast = [a_job(queue="emails.bulk") for _ in range(35)], [a_job() for _ in range(25)]
 
     def no_answer(ring: Ring) -> Unsent | None:
-        if ring.job_id not in {job.job_id for job in silent}:
+        if ring.bell.job_id not in {job.job_id for job in silent}:
             return None
         calls.append(ring)
         return throttled(ring)
@@ -427,7 +428,7 @@ def test_a_relay_without_time_to_mark_leaves_the_flag_to_the_sweeper() -> None:
 def test_the_doorbell_of_a_job_whose_worker_vanished_says_so() -> None:
     world = Relayed()
     world.relay(world.submit(a_job(stalls=1, dispatch=2), a_job(), a_job(stalls=1, state=State.DEAD)))
-    assert sorted((ring.dead_letter, ring.suspect) for _, ring in world.doorbell.sent) == [
+    assert sorted((ring.bell.dead_letter, ring.bell.suspect) for _, ring in world.doorbell.sent) == [
         (False, False),
         (False, True),
         (True, False),
@@ -441,7 +442,7 @@ def test_two_doorbells_of_one_job_in_one_batch_are_both_rung(order: tuple[int, i
     (record,) = world.submit(a_job(dispatch=2))
     assert record.job is not None
     world.relay([OutboxRecord({}, replace(record.job, dispatch=dispatch)) for dispatch in order])
-    assert [ring.dispatch for _, ring in world.doorbell.sent] == list(order)
+    assert [ring.bell.dispatch for _, ring in world.doorbell.sent] == list(order)
 
 
 def test_marks_are_written_side_by_side_so_that_one_slow_table_call_does_not_add_up_over_a_batch() -> None:
@@ -450,9 +451,9 @@ def test_marks_are_written_side_by_side_so_that_one_slow_table_call_does_not_add
     together = threading.Barrier(MARK_THREADS, timeout=10)
     plain_apply = relaying.store.apply
 
-    def slow(*args: Any, **changes: Any) -> Job:
+    def slow(job_id: str, write: Write) -> Job:
         together.wait()
-        return plain_apply(*args, **changes)
+        return plain_apply(job_id, write)
 
     relaying.store.apply = slow  # type: ignore[method-assign]
     relaying.relay()
@@ -465,10 +466,10 @@ def test_a_mark_that_cannot_be_written_keeps_no_other_flag_open_and_rings_nobody
     relaying = Relaying(*(a_job() for _ in range(23)))
     plain_apply = relaying.store.apply
 
-    def throttled(job_id: str, *args: Any, **changes: Any) -> Job:
+    def throttled(job_id: str, write: Write) -> Job:
         if job_id == relaying.jobs[place].job_id:
             raise StoreUnavailable("throttled")
-        return plain_apply(job_id, *args, **changes)
+        return plain_apply(job_id, write)
 
     relaying.store.apply = throttled  # type: ignore[method-assign]
     relaying.relay()
@@ -483,7 +484,7 @@ def test_a_batch_of_which_sqs_takes_a_part_is_delivered_again_and_every_job_runs
     down = {jobs[3].job_id, jobs[8].job_id}
 
     def refuse(ring: Ring) -> Unsent | None:
-        return Unsent(ring, "InternalError", hopeless=False) if ring.job_id in down else None
+        return Unsent(ring, "InternalError", hopeless=False) if ring.bell.job_id in down else None
 
     relaying.doorbell.refuse = refuse
     with pytest.raises(RingRefused, match="2 of 10"):
@@ -496,7 +497,7 @@ def test_a_batch_of_which_sqs_takes_a_part_is_delivered_again_and_every_job_runs
 
     world = World(handler=lambda payload, run: ran.append(run.job_id), store=relaying.store)
     by_id = {job.job_id: job for job in jobs}
-    messages = [a_message(by_id[ring.job_id]) for _, ring in relaying.doorbell.sent]
+    messages = [a_message(by_id[ring.bell.job_id]) for _, ring in relaying.doorbell.sent]
     assert len(messages) == 18
     came_to = [world.deliver(message) for message in messages]
     assert (came_to.count(Outcome.COMPLETED), came_to.count(Outcome.STALE)) == (10, 8)
@@ -517,10 +518,10 @@ def test_a_mark_that_surprises_keeps_no_other_flag_open(place: int) -> None:
     relaying = Relaying(*(a_job() for _ in range(23)))
     plain_apply = relaying.store.apply
 
-    def failing(job_id: str, *args: Any, **changes: Any) -> Job:
+    def failing(job_id: str, write: Write) -> Job:
         if job_id == relaying.jobs[place].job_id:
             raise ValueError("attribute 'state' is no State: 'archived'")
-        return plain_apply(job_id, *args, **changes)
+        return plain_apply(job_id, write)
 
     relaying.store.apply = failing  # type: ignore[method-assign]
     relaying.relay()

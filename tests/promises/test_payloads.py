@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from shared.domain.outcome import Alert, Outcome
 from shared.domain.states import State
 from shared.errors import (
     StoreUnavailable,
 )
 from shared.jobs import JobType
-from shared.operations.run import run_batch
 from tests.builders import NOW, a_job
 from tests.world import OneType, World, refuse_to_run
 
@@ -18,7 +15,7 @@ from tests.world import OneType, World, refuse_to_run
 def test_a_payload_nobody_can_parse_is_dead_and_its_neighbours_complete() -> None:
     world = World()
     bad, good = world.submitted(a_job(payload='{"tenantId":7}')), world.submitted(a_job())
-    assert run_batch([bad, good], world.ports) == []
+    assert world.run_batch(bad, good) == []
     assert (world.found(bad).state, world.found(good).state) == (State.DEAD, State.COMPLETED)
     assert world.found(bad).error_code == "payload-invalid"
     assert "/payload/tenantId" in str(world.found(bad).error_message)
@@ -39,7 +36,7 @@ def test_a_stored_payload_is_fetched_and_one_that_is_gone_is_dead_as_payload_mis
 def test_a_type_this_worker_does_not_know_is_deferred_not_dead() -> None:
     world = World()
     message = world.submitted(a_job(type="unheard-of"))
-    assert run_batch([message], world.ports) == [message.message_id]
+    assert world.run_batch(message) == [message.message_id]
     job = world.found(message)
     assert (job.state, job.run, job.attempts, job.dispatch) == (State.RETRYING, 0, 0, 1)
     assert "unheard-of" in str(job.reason)
@@ -55,7 +52,6 @@ def test_a_payload_version_newer_than_this_worker_is_deferred_and_an_older_one_d
 
 def test_a_job_type_file_that_does_not_import_defers_its_jobs_and_spares_the_others() -> None:
     world = World()
-    ports = world.ports
 
     class Broken(OneType):
         def get(self, name: str) -> JobType | None:
@@ -63,9 +59,9 @@ def test_a_job_type_file_that_does_not_import_defers_its_jobs_and_spares_the_oth
                 raise ImportError("no module named stripe")
             return super().get(name)
 
-    ports = replace(ports, catalogue=Broken(world.handler))  # type: ignore[arg-type]
+    world.catalogue = Broken(world.handler)
     bad, good = world.submitted(a_job(type="broken")), world.submitted(a_job())
-    assert run_batch([bad, good], ports) == [bad.message_id]
+    assert world.run_batch(bad, good) == [bad.message_id]
     assert world.found(good).state is State.COMPLETED
     assert world.found(bad).reason == "job type 'broken' cannot be loaded (ImportError)", "the log has its words"
     assert world.meter.alerts == [(Alert.TYPE_NOT_LOADED, bad.job_id)], "a person hears of it at once"

@@ -12,10 +12,9 @@ from shared.domain.job import Job
 from shared.domain.outcome import Alert, Outcome
 from shared.domain.run import Defer
 from shared.domain.states import State
+from shared.domain.writes import TOO_OLD
 from shared.errors import DeterministicFailure, EnvironmentalFailure
 from shared.jobs import JobType
-from shared.operations.endings import TOO_OLD
-from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters, sweep_job
 from shared.queues import QUEUES
 from tests.api import Client
@@ -38,10 +37,10 @@ class NeverLoads(OneType):
         raise ModuleNotFoundError("No module named 'stripe'")
 
 
-def until_final(world: World, message: Any, ports: Any) -> Job:
+def until_final(world: World, message: Any) -> Job:
     """Every doorbell of one job, each at its time."""
     for _ in range(3000):
-        run_batch([message], ports)
+        world.run_batch(message)
         job = world.found(message)
         if job.state not in (State.QUEUED, State.RETRYING):
             return job
@@ -63,13 +62,13 @@ def sweeper(world: World, meter: RecordedMeter, dlq: MemoryDeadLetters | None = 
 def test_a_job_whose_type_never_loads_is_told_of_at_once_and_expires_with_the_reason() -> None:
     client = Client()
     world = World(store=client.store, clock=client.clock)  # type: ignore[arg-type]
-    ports = replace(world.ports, catalogue=NeverLoads(world.handler))  # type: ignore[arg-type]
+    world.catalogue = NeverLoads(world.handler)
     message = world.submitted(a_job(deadline_at=NOW + HOUR))
 
-    run_batch([message], ports)
+    world.run_batch(message)
     assert world.meter.alerts == [(Alert.TYPE_NOT_LOADED, message.job_id)], "at the first delivery"
 
-    job = until_final(world, world.when_due(message), ports)
+    job = until_final(world, world.when_due(message))
     assert job.state is State.EXPIRED
     assert world.meter.alerts[-1] == (Alert.EXPIRED, job.job_id)
     assert job.reason == f"{TOO_OLD}; in its way: job type 'invoice-export' cannot be loaded (ModuleNotFoundError)"
@@ -113,7 +112,7 @@ def test_expiry_keeps_what_stood_in_the_jobs_way(fields: dict[str, Any], why: st
 
 def test_a_job_that_defers_itself_until_it_is_too_old_keeps_its_own_word() -> None:
     world = World(handler=lambda payload, run: Defer(20 * MINUTE, "no rates yet"))
-    job = until_final(world, world.submitted(a_job(deadline_at=NOW + HOUR)), world.ports)
+    job = until_final(world, world.submitted(a_job(deadline_at=NOW + HOUR)))
     assert (job.state, job.reason) == (State.EXPIRED, f"{TOO_OLD}; in its way: no rates yet")
 
 
@@ -132,7 +131,7 @@ def test_an_expiry_keeps_what_another_worker_learned_while_it_was_being_written(
                 world.clock.forward(2 * SECOND)
             super().alert(alert, **about)
 
-    run_batch([message], replace(world.ports, meter=Meanwhile()))
+    world.run_batch(message, meter=Meanwhile())
     world.clock.forward(MINUTE)
     world.deliver(replace(message, receives=2))
 

@@ -17,16 +17,15 @@ from moto import mock_aws
 from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.sqs import SqsDeadLetters, SqsDoorbell
 from shared.domain.outcome import Outcome
-from shared.domain.repair import Repair
 from shared.domain.retry import MOST_ATTEMPTS, FailureClass, RetryPolicy
 from shared.domain.run import Defer
 from shared.domain.states import FINAL, PARK, REPLAY, State
 from shared.domain.waits import RECEIVE_LIMIT
+from shared.domain.writes import Write
 from shared.errors import EnvironmentalFailure, TransientFailure
 from shared.jobs import Catalogue, JobType
 from shared.operations.redrive import OperatorPorts, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
-from shared.operations.run import run_batch
 from shared.operations.sweep import SweeperPorts, sweep_dead_letters
 from shared.queues import MAX_RECEIVES, QUEUES, Queue
 from tests.aws import create_jobs_table
@@ -155,7 +154,7 @@ def test_a_message_moved_away_while_the_table_may_have_been_gone_is_rung_anew_an
     lane.until(lambda: lane.found(job).state is (State.RETRYING if waiting else State.QUEUED))
     lane.without_table(3 * DAY + HOUR)
     lane.moved_away(job)
-    repair = Repair.REDISPATCH if waiting else Repair.RING_AGAIN
+    repair = "redispatch" if waiting else "ring-again"
     assert [(one.invariant, one.repair) for one in lane.sweep_dead_letters()] == [("parked-by-sqs", repair)]
     assert lane.dead.messages == {}
     lane.until(lambda: lane.found(job).state is State.COMPLETED)
@@ -167,7 +166,7 @@ def test_a_message_moved_away_sooner_than_an_absent_table_could_do_it_parks_its_
     job = lane.submit()
     lane.throttled(job, lane.queue.max_receives + 1)
     lane.for_(2 * DAY)
-    assert [(one.repair, one.done) for one in lane.sweep_dead_letters()] == [(Repair.PARK, True)]
+    assert [(one.repair, one.done) for one in lane.sweep_dead_letters()] == [("park", True)]
     assert lane.found(job).error_class == FailureClass.NEVER_RAN
 
 
@@ -177,7 +176,7 @@ def test_a_job_that_no_worker_could_start_in_its_whole_age_is_parked_however_lon
     job = lane.submit(deadline_at=NOW + 4 * DAY)
     lane.throttled(job, lane.queue.max_receives + 1)
     lane.for_(5 * DAY)
-    assert [one.repair for one in lane.sweep_dead_letters()] == [Repair.PARK]
+    assert [one.repair for one in lane.sweep_dead_letters()] == ["park"]
 
 
 def test_a_waiting_job_whose_message_was_moved_away_is_rung_once_its_wait_is_over_and_not_before() -> None:
@@ -193,7 +192,7 @@ def test_a_waiting_job_whose_message_was_moved_away_is_rung_once_its_wait_is_ove
     lane.moved_away(job)
     assert lane.sweep_dead_letters() == []
     lane.for_(DAY + HOUR)
-    assert [one.repair for one in lane.sweep_dead_letters()] == [Repair.REDISPATCH]
+    assert [one.repair for one in lane.sweep_dead_letters()] == ["redispatch"]
     lane.until(lambda: lane.found(job).state is State.COMPLETED)
 
 
@@ -238,11 +237,11 @@ def test_no_policy_that_can_be_declared_lets_sqs_move_a_message_first_on_any_lan
 def test_types_of_two_and_of_eight_attempts_in_one_batch_each_get_all_of_theirs() -> None:
     """SCENARIOS 17. The queue has one receive count for both; the record counts for each."""
     world = World(handler=always(TransientFailure))
-    ports = replace(world.ports, catalogue=TwoTypes(world))  # type: ignore[arg-type]
+    world.catalogue = TwoTypes(world)
     jobs = [a_job(type="export-twice", max_attempts=2), a_job(type="export-eight-times", max_attempts=8)]
     kept = messages = [world.submitted(job) for job in jobs]
     for receives in range(1, 20):
-        ids = run_batch([replace(message, receives=receives) for message in kept], ports)
+        ids = world.run_batch(*[replace(message, receives=receives) for message in kept])
         kept = [message for message in kept if message.message_id in ids]
         world.clock.forward(timedelta(seconds=1))
         if not kept:
@@ -265,10 +264,10 @@ def test_what_sqs_moved_away_before_any_worker_ran_it_is_parked_with_no_attempt_
     """SCENARIOS 9."""
     world = World()
     message = world.submitted(a_job())
-    parked = world.store.apply(message.job_id, PARK, seen_for(world.found(message)), **changes_for(PARK))
+    parked = world.store.apply(message.job_id, Write(PARK, seen_for(world.found(message)), changes_for(PARK)))
     assert (parked.state, parked.attempts, parked.outbox) == (State.DEAD, 0, "open")
     assert world.deliver(message) is Outcome.STALE, "the copy that SQS moved is no replay: it bears no mark"
-    replayed = world.store.apply(message.job_id, REPLAY, seen_for(parked), **changes_for(REPLAY))
+    replayed = world.store.apply(message.job_id, Write(REPLAY, seen_for(parked), changes_for(REPLAY)))
     assert world.deliver(a_message(replayed)) is Outcome.COMPLETED
 
 

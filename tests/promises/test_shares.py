@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.adapters.memory import MemoryShares
 from shared.domain.share import LONGEST_WAIT, TOLERANCE, charged, wait_above
 from shared.errors import DeclarationError, StoreUnavailable
-from shared.operations.share import LaneShare
+from shared.operations.run.share import LaneShare
 from shared.queues import QUEUES, Queue
 from tests.builders import NOW, SECOND, RecordedLog, TestClock
 

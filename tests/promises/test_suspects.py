@@ -17,14 +17,13 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import FailureClass
 from shared.domain.states import LEASE, Seen, State
 from shared.domain.waits import RECEIVE_LIMIT
+from shared.domain.writes import Write
 from shared.errors import (
     TransientFailure,
 )
-from shared.operations.batch import TRIES_ELSEWHERE
-from shared.operations.run import Batch, deliver, run_batch
+from shared.operations.run.delivery import TRIES_ELSEWHERE
+from shared.operations.run.turns import Turns
 from shared.operations.sweep import SweeperPorts, sweep_job
-from shared.operations.turns import Turns
-from shared.operations.watch import Watch
 from shared.queues import QUEUES
 from tests.api import Client
 from tests.builders import (
@@ -37,6 +36,7 @@ from tests.builders import (
     a_job,
     a_message,
     a_running_job,
+    saying,
 )
 from tests.chaos.cloud import Cloud
 from tests.chaos.kinds import Kind, post, request
@@ -97,7 +97,7 @@ class Waiter(threading.Thread):
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long enough for what these tests wait for, where they do not say otherwise."""
-    monkeypatch.setattr("shared.operations.turns.PATIENCE", 5.0)
+    monkeypatch.setattr("shared.operations.run.turns.SECONDS_IN_THE_WAY", 5.0)
 
 
 def test_a_handler_that_kills_its_process_every_time_is_dead_as_stalled_and_its_batch_completes() -> None:
@@ -139,7 +139,7 @@ def test_a_function_killed_without_a_word_until_its_budget_is_gone_reads_dead_wi
     while (found := client.store.get(job.job_id)) is not None and found.state is State.QUEUED:
         now = client.clock.now()
         lease = {"holder": "h", "lease_expires_at": now + TICK / 2, "started_at": now, "code_version": "abc1234"}
-        client.store.apply(job.job_id, LEASE, Seen(now=now, dispatch=found.dispatch), **lease)
+        client.store.apply(job.job_id, Write(LEASE, Seen(now=now, dispatch=found.dispatch), lease))
         for _ in range(2):  # the lease ends within the first tick, PATIENCE within the second
             client.clock.forward(TICK)
             sweep_job(job.job_id, ports, queue_empty=False)
@@ -212,8 +212,8 @@ def test_a_suspect_without_time_left_is_released_and_not_reclaimed() -> None:
     message = world.submitted(a_running_job())
     world.clock.forward(DEFAULT_LEASE + 3 * SECOND)
     left = [timedelta(minutes=14), timedelta(seconds=1)]
-    ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
-    assert run_batch([message], ports) == [message.message_id]
+    time_left = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+    assert world.run_batch(message, time_left=time_left) == [message.message_id]
     assert (world.found(message).run, world.found(message).stalls) == (1, 0)
     assert world.mailbox.hidden[message.message_id] == timedelta()
 
@@ -238,9 +238,9 @@ def test_a_suspect_on_a_busy_lane_of_long_jobs_starts_within_minutes() -> None:
     started: list[str] = []
     plain = world.store.apply
 
-    def apply(*args: Any, **changes: Any) -> Any:
+    def apply(job_id: str, write: Write) -> Any:
         time.sleep(0.005)
-        return plain(*args, **changes)
+        return plain(job_id, write)
 
     world.store.apply = apply  # type: ignore[method-assign]
 
@@ -260,7 +260,7 @@ def test_a_suspect_on_a_busy_lane_of_long_jobs_starts_within_minutes() -> None:
         world.time_left = lane.function_timeout
         batch = [world.submitted(a_job(tenant="healthy", deadline_at=NOW + timedelta(days=9))) for _ in range(3)]
         batch.insert(dice.randrange(4), replace(suspect, receives=receives))
-        run_batch(batch, world.ports)
+        world.run_batch(*batch)
         if started:
             break
         world.clock.forward(MINUTE + 30 * SECOND)
@@ -268,9 +268,9 @@ def test_a_suspect_on_a_busy_lane_of_long_jobs_starts_within_minutes() -> None:
         if job.due_key is not None:
             world.promote()
             job = world.found(suspect)
-        if job.dispatch != suspect.dispatch:
+        if suspect.bell is not None and job.dispatch != suspect.bell.dispatch:
             suspect, receives, doorbells = (
-                replace(a_message(job), suspect=job.stalls > 0),
+                saying(a_message(job), suspect=job.stalls > 0),
                 TRIES_ELSEWHERE,
                 doorbells + 1,
             )
@@ -297,7 +297,7 @@ def test_a_suspect_waits_for_all_others_and_a_second_one_for_the_first() -> None
 
 
 def test_nobody_waits_long_behind_a_suspect_for_another_process_may_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.3)
+    monkeypatch.setattr("shared.operations.run.turns.SECONDS_IN_THE_WAY", 0.3)
     turns = Turns(lambda: False)
     first, second = Waiter(turns, alone=True), Waiter(turns, alone=True)
     for job in (first, second):
@@ -316,16 +316,16 @@ def test_nobody_waits_long_behind_a_suspect_for_another_process_may_have_room(mo
 def test_a_suspect_beside_long_healthy_jobs_looks_for_room_elsewhere_before_it_waits_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
+    monkeypatch.setattr("shared.operations.run.turns.SECONDS_IN_THE_WAY", 0.2)
     world = World()
     suspect = world.submitted(a_running_job())
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
 
     def delivered_beside_a_healthy_job(receives: int) -> Outcome | None:
-        batch = Batch(Watch(world.clock))
+        batch = world.invocation()
         assert batch.turns.beside()
         threading.Timer(0.6, batch.turns.done).start()
-        return deliver(replace(suspect, receives=receives), batch, world.ports)
+        return world.deliver(replace(suspect, receives=receives), batch)
 
     assert delivered_beside_a_healthy_job(TRIES_ELSEWHERE) is Outcome.RELEASED
     assert world.mailbox.hidden[suspect.message_id] == timedelta(), "visible at once, for a process with room"
@@ -338,10 +338,10 @@ def test_a_suspect_on_a_fifo_lane_keeps_its_place_and_waits_for_the_healthy_jobs
     world = World(queue="webhooks.partner-a")
     suspect = replace(world.submitted(a_running_job(queue="webhooks.partner-a")), group="k")
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
-    batch = Batch(Watch(world.clock))
+    batch = world.invocation()
     assert batch.turns.beside()
     threading.Timer(0.6, batch.turns.done).start()
-    assert deliver(replace(suspect, receives=TRIES_ELSEWHERE + 1), batch, world.ports) is Outcome.COMPLETED
+    assert world.deliver(replace(suspect, receives=TRIES_ELSEWHERE + 1), batch) is Outcome.COMPLETED
 
 
 def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_others() -> None:
@@ -352,7 +352,7 @@ def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_other
     other.start()
     other.settled()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared.operations.turns.PATIENCE", 0.1)
+        patch.setattr("shared.operations.run.turns.SECONDS_IN_THE_WAY", 0.1)
         assert turns.alone(waits=False) is False
     other.may_go_alone.set()
     other.ended.set()
@@ -369,14 +369,14 @@ def test_a_suspect_that_was_refused_the_process_keeps_its_place_beside_the_other
 def test_a_suspect_without_room_on_a_fifo_lane_keeps_its_place_and_tries_less_often_the_longer_that_goes_on() -> None:
     world = World(queue="webhooks.partner-a")
     fields = {"queue": "webhooks.partner-a", "stalls": 1, "dispatch": 2}
-    suspect = replace(world.submitted(a_job(**fields)), group="k", suspect=True)
+    suspect = replace(saying(world.submitted(a_job(**fields)), suspect=True), group="k")
     waits = []
     for receives in (RECEIVE_LIMIT, RECEIVE_LIMIT + 10, 500):
-        batch = Batch(Watch(world.clock))
+        batch = world.invocation()
         assert batch.turns.beside()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shared.operations.batch.Place.alone", lambda place: timedelta())
-            assert deliver(replace(suspect, receives=receives), batch, world.ports) is Outcome.RELEASED
+            patch.setattr("shared.operations.run.delivery.Delivery._room_alone", lambda *_: timedelta())
+            assert world.deliver(replace(suspect, receives=receives), batch) is Outcome.RELEASED
         waits.append(world.mailbox.hidden[suspect.message_id])
     assert waits == [timedelta(), 10 * SECOND, 60 * SECOND]
     assert world.found(suspect).state is State.QUEUED
@@ -384,7 +384,7 @@ def test_a_suspect_without_room_on_a_fifo_lane_keeps_its_place_and_tries_less_of
 
 def test_the_others_of_a_batch_go_to_other_processes_when_a_doorbell_names_a_suspect() -> None:
     world = World()
-    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+    suspect = saying(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
     others = [world.submitted(a_job()) for _ in range(3)]
     kept = world.run_batch(others[0], suspect, *others[1:])
     assert kept == [message.message_id for message in others]
@@ -395,7 +395,7 @@ def test_the_others_of_a_batch_go_to_other_processes_when_a_doorbell_names_a_sus
 
 def test_a_suspect_that_ended_with_a_word_waits_for_its_retry_under_a_doorbell_that_does_not_call_it_one() -> None:
     world = World(handler=raising(TransientFailure("busy")))
-    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+    suspect = saying(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
     assert world.run_batch(suspect) == []
     waits = world.found(suspect)
     assert (waits.state, waits.stalls, waits.dispatch) == (State.RETRYING, 0, 3)
@@ -406,7 +406,7 @@ def test_the_jobs_of_a_crashed_batch_are_taken_over_in_several_processes_at_once
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One after the other in one process, the last of ten would wait for nine deadlines."""
-    monkeypatch.setattr("shared.operations.turns.PATIENCE", 0.2)
+    monkeypatch.setattr("shared.operations.run.turns.SECONDS_IN_THE_WAY", 0.2)
     world = World(handler=lambda payload, run: time.sleep(1))
     messages = [world.submitted(a_running_job()) for _ in range(4)]
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
@@ -462,10 +462,10 @@ def test_a_suspect_that_finds_no_room_is_hidden_a_while_and_in_the_end_gets_a_fr
 
 def test_a_requeued_suspect_without_room_waits_and_keeps_being_known_as_one() -> None:
     world = World()
-    suspect = replace(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
+    suspect = saying(world.submitted(a_job(stalls=1, dispatch=2)), suspect=True)
 
     def delivered_beside_a_long_neighbour(receives: int) -> Outcome | None:
-        batch = Batch(Watch(world.clock))
+        batch = world.invocation()
         world.time_left = timedelta(minutes=14)
         assert batch.turns.beside()
 
@@ -474,7 +474,7 @@ def test_a_requeued_suspect_without_room_waits_and_keeps_being_known_as_one() ->
             batch.turns.done()
 
         threading.Timer(0.2, neighbour_ends).start()
-        return deliver(replace(suspect, receives=receives), batch, world.ports)
+        return world.deliver(replace(suspect, receives=receives), batch)
 
     assert delivered_beside_a_long_neighbour(RECEIVE_LIMIT) is Outcome.RELEASED
     assert world.mailbox.hidden[suspect.message_id] == 30 * SECOND
@@ -491,8 +491,8 @@ def test_a_suspect_needs_no_more_time_than_its_lease() -> None:
     message = world.submitted(a_running_job())
     world.clock.forward(DEFAULT_LEASE + 4 * SECOND)
     left = [timedelta(minutes=14), timedelta(minutes=14), timedelta(seconds=36)]
-    ports = replace(world.ports, time_left=lambda: left.pop(0) if len(left) > 1 else left[0])
-    assert run_batch([message], ports) == []
+    time_left = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+    assert world.run_batch(message, time_left=time_left) == []
     assert world.found(message).state is State.COMPLETED
     assert lefts == [timedelta(seconds=31)], "what the invocation leaves, less than its deadline"
 

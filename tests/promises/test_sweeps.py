@@ -13,9 +13,10 @@ from shared.adapters.sqs import LOOKED_AT, message_of
 from shared.domain.doorbell import Bell
 from shared.domain.job import Job
 from shared.domain.outcome import Outcome
-from shared.domain.repair import PATIENCE, Repair
+from shared.domain.repair import PATIENCE
 from shared.domain.retry import FailureClass
 from shared.domain.states import COMPLETE, LEASE, MARK, RENEW, REQUEUE, Seen, State
+from shared.domain.writes import Write
 from shared.errors import MoveRefused, StoreUnavailable
 from shared.operations.redrive import OperatorPorts, replay
 from shared.operations.relay import OutboxRecord, RelayPorts, relay
@@ -124,7 +125,7 @@ def test_a_doorbell_rung_again_is_the_same_doorbell() -> None:
     """A new dispatch would make the message that is still in a slow stream stale, for ever."""
     world = Sweeping()
     repaired, job = world.sweep(world.submitted(a_job()), 2 * MINUTE)
-    assert repaired == Repaired(job.job_id, "unpublished", Repair.RING_AGAIN, done=True)
+    assert repaired == Repaired(job.job_id, "unpublished", "ring-again", done=True)
     assert (job.dispatch, job.outbox, job.rung_at) == (1, "open", NOW + 2 * MINUTE)
     assert len(world.store.images) == 2, "the stream has it again"
 
@@ -136,7 +137,7 @@ def test_a_relay_that_marks_while_the_sweeper_looks_wins() -> None:
 
     def marked_meanwhile(job_id: str) -> Job | None:
         found = plain_get(job_id)
-        world.store.apply(job_id, MARK, Seen(dispatch=1), published_at=NOW)
+        world.store.apply(job_id, Write(MARK, Seen(dispatch=1), {"published_at": NOW}))
         return found
 
     world.store.get = marked_meanwhile  # type: ignore[method-assign]
@@ -167,7 +168,7 @@ def test_a_job_that_completes_while_the_sweeper_looks_stays_completed_and_the_lo
     def completed_meanwhile(job_id: str) -> Job | None:
         found = plain_get(job_id)
         ends = {"completed_at": NOW, "expires_at": NOW + timedelta(days=1)}
-        world.store.apply(job_id, COMPLETE, Seen(run=1, holder="holder-1"), **ends)
+        world.store.apply(job_id, Write(COMPLETE, Seen(run=1, holder="holder-1"), ends))
         return found
 
     world.store.get = completed_meanwhile  # type: ignore[method-assign]
@@ -219,7 +220,7 @@ def test_a_dry_run_names_every_repair_and_makes_none() -> None:
     world = Sweeping()
     job = world.submitted(a_running_job())
     repaired, after = world.sweep(job, 2 * MINUTE, dry_run=True)
-    assert repaired == Repaired(job.job_id, "expired-lease", Repair.REQUEUE, done=False)
+    assert repaired == Repaired(job.job_id, "expired-lease", "requeue", done=False)
     assert after == job
     assert world.sweep_dlq(a_message(job), dry_run=True) == [("parked-by-sqs", False)]
     assert len(world.dlq.standing) == 1
@@ -256,7 +257,7 @@ def test_a_job_that_a_second_copy_brought_to_a_worker_is_not_parked() -> None:
 
     def leased_meanwhile(job_id: str) -> Job | None:
         found = plain_get(job_id)
-        world.store.apply(job_id, LEASE, Seen(now=NOW, dispatch=1), **LEASED)
+        world.store.apply(job_id, Write(LEASE, Seen(now=NOW, dispatch=1), LEASED))
         return found
 
     world.store.get = leased_meanwhile  # type: ignore[method-assign]
@@ -274,8 +275,8 @@ def test_a_copy_of_a_job_that_is_not_dead_any_more_is_dropped_and_counted() -> N
     dead = world.submitted(a_job(state=State.DEAD, dispatch=4, dead_at=NOW))
     copies = [
         a_message(ended),
-        a_message(dead, dispatch=2, dead_letter_mark=True),
-        a_message(dead, dead_letter_mark=True),
+        a_message(dead, dispatch=2, dead_letter=True),
+        a_message(dead, dead_letter=True),
         a_message(a_job()),
     ]
     assert world.sweep_dlq(*copies) == [("stale-dead-letter", True)] * 2
@@ -315,7 +316,7 @@ def test_a_parked_job_whose_message_could_not_be_deleted_leaves_a_stale_message(
 def test_a_swept_job_that_is_gone_is_no_error() -> None:
     assert sweep_job(a_job().job_id, Sweeping().ports, queue_empty=True) is None
     with pytest.raises(MoveRefused):
-        Sweeping().store.apply(a_job().job_id, MARK, Seen(dispatch=1), published_at=NOW)
+        Sweeping().store.apply(a_job().job_id, Write(MARK, Seen(dispatch=1), {"published_at": NOW}))
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the call", "after it"])
@@ -387,8 +388,9 @@ def test_a_job_that_was_never_run_is_parked_by_the_sweeper_replayed_by_an_operat
     )
     relay([OutboxRecord({}, parked)], ports)
     ((_, copy),) = doorbell.sent
-    assert (copy.dead_letter, copy.dispatch, copy.attributes["error_class"]) == (True, 2, FailureClass.NEVER_RAN)
-    marked = a_message(parked, dead_letter_mark=True)
+    assert (copy.bell.dead_letter, copy.bell.dispatch) == (True, 2)
+    assert copy.attributes["error_class"] == FailureClass.NEVER_RAN
+    marked = a_message(parked, dead_letter=True)
     sweeper.dlq.standing = [marked]
     assert sweeper.tick([]) == [], "the copy tells the truth"
 
@@ -479,7 +481,7 @@ def test_a_lease_renewed_while_the_sweeper_looks_stays_its_holders_and_the_lost_
 
     def renewed_meanwhile(job_id: str) -> Job | None:
         found = plain_get(job_id)
-        world.store.apply(job_id, RENEW, Seen(run=1, holder="holder-1"), lease_expires_at=renewed_until)
+        world.store.apply(job_id, Write(RENEW, Seen(run=1, holder="holder-1"), {"lease_expires_at": renewed_until}))
         return found
 
     world.store.get = renewed_meanwhile  # type: ignore[method-assign]
@@ -509,7 +511,7 @@ def test_a_job_that_completes_between_a_repairs_read_and_its_write_stays_complet
     seen = seen_for(stuck)
     assert world.deliver(message) is Outcome.COMPLETED
     with pytest.raises(MoveRefused) as lost:
-        world.store.apply(stuck.job_id, REQUEUE, seen, **changes_for(REQUEUE))
+        world.store.apply(stuck.job_id, Write(REQUEUE, seen, changes_for(REQUEUE)))
     assert lost.value.found is not None
     assert lost.value.found.state is State.COMPLETED
     assert world.found(message).state is State.COMPLETED

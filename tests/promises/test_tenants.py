@@ -17,10 +17,7 @@ from shared.domain.run import Run, StoredFile
 from shared.domain.states import State
 from shared.errors import DeclarationError, NotAllowed
 from shared.jobs import Catalogue, JobType, Payload, TenantId, job_type
-from shared.operations.batch import Batch
-from shared.operations.run import deliver
 from shared.operations.submit import JobRequest, submit
-from shared.operations.watch import Watch
 from shared.queues import QUEUES, WORK
 from tests.api import EXPORT, Client
 from tests.builders import NOW, a_job, a_message
@@ -90,16 +87,15 @@ def run_job(declared: JobType, payload: dict[str, Any], tenant: str | None) -> J
     files = MemoryFiles()
     for key in ("invoices/acme-eu/a", "invoices/other/a", "invoices/all/a", "exports/acme-eu/a", "uploads/acme-eu/a"):
         files.write(key, key.encode(), "text/plain")
-    world = World(queue=declared.queue.name)
 
     class One:
         def get(self, name: str) -> JobType:
             return declared
 
+    world = World(queue=declared.queue.name, catalogue=One())
     job = a_job(type=declared.name, queue=declared.queue.name, payload=json.dumps(payload), tenant=tenant)
     message = world.submitted(job)
-    ports = replace(world.ports, files=files, catalogue=One())  # type: ignore[arg-type]
-    deliver(message, Batch(Watch(world.clock)), ports)
+    world.deliver(message, files=files)
     return world.found(a_message(job))
 
 

@@ -14,6 +14,7 @@ from shared.domain.outcome import Outcome
 from shared.domain.retry import RetryPolicy
 from shared.domain.run import Defer
 from shared.domain.states import CANCEL, OUTBOX_OPEN, State
+from shared.domain.writes import Write
 from shared.errors import EnvironmentalFailure, PromotionFailed, TransientFailure
 from shared.jobs import JobType
 from shared.operations.promote import PromoterPorts, promote
@@ -113,7 +114,8 @@ def test_past_20_receives_a_wait_on_a_standard_lane_makes_a_fresh_message() -> N
     message = world.submitted(a_job())
     assert world.deliver(replace(message, receives=21)) is Outcome.RETRYING_IN_DUE
     fresh = world.when_due(message)
-    assert fresh.dispatch == 3
+    assert fresh.bell is not None
+    assert fresh.bell.dispatch == 3
 
 
 def test_past_20_receives_a_wait_of_no_time_on_a_standard_lane_makes_a_fresh_message_too() -> None:
@@ -296,7 +298,7 @@ def test_an_outage_met_after_a_replay_is_looked_at_soon_again() -> None:
     long_ago = NOW - timedelta(days=3)
     dead = a_job(state=State.DEAD, dispatch=2, attempts=1, first_error_at=long_ago, dead_at=NOW, outbox=None)
     world.store.submit(dead, NOW)
-    assert world.deliver(a_message(dead, dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(a_message(dead, dead_letter=True)) is Outcome.REPLAYED
     message = a_message(world.found(a_message(dead)))
     world.deliver(message)
     assert world.found(message).next_attempt_at == NOW + 5 * MINUTE
@@ -330,7 +332,7 @@ def test_a_job_cancelled_between_the_promoters_read_and_write_stays_cancelled() 
         job = plain_get(job_id)
         assert job is not None
         if job.state is State.RETRYING:
-            world.store.apply(job_id, CANCEL, seen_for(job), **changes_for(CANCEL))
+            world.store.apply(job_id, Write(CANCEL, seen_for(job), changes_for(CANCEL)))
         return job
 
     world.store.get = raced  # type: ignore[method-assign]
@@ -347,7 +349,7 @@ def test_a_promoted_job_runs_its_next_attempt_from_the_fresh_message_only() -> N
     assert world.deliver(old) is Outcome.STALE
     assert world.deliver(fresh) is Outcome.COMPLETED
     assert world.found(fresh).attempts == 2
-    assert a_message(world.found(fresh)).dispatch == 3
+    assert world.found(fresh).dispatch == 3
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -8,7 +8,7 @@ from shared.domain.job import MESSAGE_CUT, Job
 from shared.domain.reasons import last_words
 from shared.domain.retry import Failure, FailureClass
 from shared.domain.told import told_digest, told_error
-from shared.operations.history import dead_changes
+from shared.domain.writes import dead_fields
 from tests.builders import NOW, a_job
 
 FOUND = Failure(FailureClass.UNKNOWN_OUTCOME, "unknown-outcome", "effect 'send' never said how it ended", told=True)
@@ -22,7 +22,7 @@ def known(message: str, code: str = "busy", failure_class: str = "transient", *,
 
 def dead(job: Job, failure: Failure) -> Job:
     """The same job after this death and a replay."""
-    changes = {name: value for name, value in dead_changes(job, failure, NOW).items() if name.startswith("error_")}
+    changes = {name: value for name, value in dead_fields(job, failure, NOW).items() if name.startswith("error_")}
     return a_job(**({"error_told": None} | changes))
 
 

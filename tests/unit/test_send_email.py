@@ -238,7 +238,7 @@ def again(world: World, message: Message) -> Message:
     """Its next doorbell: after its wait, or sent round again by an operator."""
     if world.found(message).state is not State.DEAD:
         return world.when_due(message)
-    assert world.deliver(a_message(world.found(message), dead_letter_mark=True)) is Outcome.REPLAYED
+    assert world.deliver(a_message(world.found(message), dead_letter=True)) is Outcome.REPLAYED
     return a_message(world.found(message))
 
 

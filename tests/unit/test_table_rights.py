@@ -12,6 +12,7 @@ from shared.adapters.dynamodb import DynamoJobStore
 from shared.adapters.wire import to_item
 from shared.domain.job import SAID_AT_SUBMIT, Job, RunRecord
 from shared.domain.states import TABLE, Transition
+from shared.domain.writes import Write
 from tests.builders import NOW, a_job
 from tests.moves import changes_for, record_for, seen_for
 
@@ -44,7 +45,7 @@ def test_no_move_names_what_was_said_at_submit_so_no_policy_need_allow_it(move: 
     arm = move.arms[0]
     job = record_for(move, arm, min(arm.states))
     client = RecordingClient(job)
-    DynamoJobStore(client, "jobs").apply(job.job_id, move, seen_for(job), **changes_for(move))
+    DynamoJobStore(client, "jobs").apply(job.job_id, Write(move, seen_for(job), changes_for(move)))
     assert named(client) & set(SAID_AT_SUBMIT) == set()
 
 

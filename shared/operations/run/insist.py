@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from shared.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from shared.operations.run import WorkerPorts
+from shared.operations.run.ports import WorkerPorts
 
 T = TypeVar("T")
 
@@ -22,7 +20,7 @@ INSIST_MARGIN = timedelta(seconds=2)
 
 def insist(call: Callable[[], T], may_go_on: Callable[[timedelta], bool], job_id: str, ports: WorkerPorts) -> T:
     """Its answer. Raises StoreUnavailable once `may_go_on`, which is told how long the last try took, says no; and what
-    else `call` raises. A try may be refused for what an earlier one, unanswered, has written (`Lease.landed`).
+    else `call` raises. A try may be refused for what an earlier one, unanswered, has written (domain/refused.py).
     """
     while True:
         begun = ports.clock.now()

@@ -8,35 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from shared.domain.failures import classify
 from shared.domain.job import Job
-from shared.domain.lease import Lease
 from shared.domain.not_done import proves_not_done
 from shared.domain.reasons import before_that
+from shared.domain.writes import Write
 from shared.errors import DeterministicFailure, NotDone, StoreUnavailable, TransientFailure, UnknownOutcome
-from shared.operations.insist import insist
+from shared.operations.run.held import Held
+from shared.operations.run.insist import insist
 from shared.ports import Guarded
-
-if TYPE_CHECKING:
-    from shared.operations.run import WorkerPorts
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class RunEffects:
-    """See shared.domain.run.Run.once.
+    """See shared.domain.run.Run.once."""
 
-    has_time      for one more try at the table that takes as long as this
-    raise_if_shut raises LeaseLost once the attempt is over: nothing begins then
-    """
-
-    lease: Lease
-    ports: WorkerPorts
-    has_time: Callable[[timedelta], bool]
-    raise_if_shut: Callable[[str], None]
+    held: Held
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _active: set[str] = field(default_factory=set)
     _done: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +44,7 @@ class RunEffects:
                 raise DeterministicFailure(f"effect {name!r} is already in progress in this run", code="effect-nested")
             self._active.add(name)
         try:
-            return self._guarded(name, lambda: self._called(name, fn), at_most_once, self.has_time)
+            return self._guarded(name, lambda: self._called(name, fn), at_most_once, self.held.has_time)
         except NotDone as e:
             not_done = e.failure
         finally:
@@ -61,15 +52,15 @@ class RunEffects:
                 self._active.discard(name)
         raise not_done
 
-    def say_unsaid(self, has_time: Callable[[timedelta], bool]) -> None:
+    def report_unsaid(self) -> None:
         """What the table did not take while the handler ran, it is told before the run's end: what was done, so that no
         later run does it again, and which at-most-once start nothing began after, so that one may.
         """
         for name, at_most_once in list(self._unsaid.items()):
             settled = name in self._done or (at_most_once and name not in self._open)
-            if settled and name not in self._active and has_time(timedelta()):
+            if settled and name not in self._active and self.held.may_report(timedelta()):
                 with contextlib.suppress(Exception):
-                    self._guarded(name, partial(self._as_it_ended, name), at_most_once, has_time)
+                    self._guarded(name, partial(self._as_it_ended, name), at_most_once, self.held.may_report)
 
     def _as_it_ended(self, name: str) -> Any:
         if name in self._done:
@@ -77,9 +68,11 @@ class RunEffects:
         raise NotDone(TransientFailure(f"effect {name!r} was never begun"))
 
     def _guarded(self, name: str, fn: Callable[[], T], at_most_once: bool, has_time: Callable[[timedelta], bool]) -> T:
-        def write(call: Callable[[], Job]) -> Job:
+        ports, job_id = self.held.ports, self.held.job.job_id
+
+        def insisting(write: Write) -> Job:
             try:
-                job = insist(call, has_time, self.lease.job_id, self.ports)
+                job = insist(lambda: ports.store.apply(job_id, write), has_time, job_id, ports)
             except StoreUnavailable:
                 self._unsaid[name] = at_most_once
                 raise
@@ -87,19 +80,19 @@ class RunEffects:
             return job
 
         before = self._open.get(name)
-        guarded = Guarded(self.lease, name, at_most_once, open=before is not None, insist=write)
+        guarded = Guarded(self.held.lease, name, at_most_once, open=before is not None, write=insisting)
         try:
-            outcome: T = self.ports.effects.once(guarded, fn)
+            outcome: T = ports.effects.once(guarded, fn)
         except UnknownOutcome as e:
             if before is None:
                 raise
-            failure = classify(before, self.ports.clock.now())
+            failure = classify(before, ports.clock.now())
             raise UnknownOutcome(before_that(str(e), failure.for_callers)) from before
         return outcome
 
     def _called(self, name: str, fn: Callable[[], T]) -> T:
         """Its outcome. Called again in the same run where the table did not take that, it is only recorded."""
-        self.raise_if_shut(f"effect {name!r}")
+        self.held.raise_if_closed(f"effect {name!r}")
         if name in self._done:
             outcome: T = self._done[name]
             return outcome

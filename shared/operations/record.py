@@ -1,22 +1,19 @@
-"""What a run that did not complete leaves behind: the record's error fields, and one item of history."""
+"""Record: the item of history that a run leaves behind which did not complete."""
 
 from __future__ import annotations
 
 import hashlib
 import traceback
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from shared.domain.job import RETENTION, Job, RunRecord, beside_expires_at, dead_key
-from shared.domain.reasons import last_words
-from shared.domain.retry import Failure, FailureClass
-from shared.domain.states import State
-from shared.domain.told import told_digest
+from shared.domain.job import Job, RunRecord, beside_expires_at
+from shared.domain.retry import Failure
+from shared.domain.writes import vanished
 from shared.errors import StoreUnavailable
 from shared.ports import Clock, JobStore, Log
 
 
-class HistoryPorts(Protocol):
+class RecordPorts(Protocol):
     """What writing history needs of a worker's or a sweeper's ports."""
 
     @property
@@ -29,29 +26,8 @@ class HistoryPorts(Protocol):
     def log(self) -> Log: ...
 
 
-def error_changes(failure: Failure, now: datetime) -> dict[str, Any]:
-    """The record's fields of a failed attempt."""
-    mark = {"error_told": told_digest(failure.message)} if failure.told else {}
-    return mark | {
-        "error_class": failure.failure_class.value,
-        "error_code": failure.code,
-        "error_message": failure.message,
-        "last_error_at": now,
-        "first_error_at": now,
-    }
-
-
-def dead_changes(job: Job, failure: Failure, now: datetime) -> dict[str, Any]:
-    """The record's fields of a dead letter, which lose no reason that was known before."""
-    return error_changes(last_words(failure, job), now) | {
-        "dead_at": now,
-        "dead_key": dead_key(job.queue, job.job_id),
-        "expires_at": now + RETENTION[State.DEAD],
-    }
-
-
 def record_run(
-    job: Job, outcome: str, failure: Failure, ports: HistoryPorts, error: BaseException | None = None
+    job: Job, outcome: str, failure: Failure, ports: RecordPorts, error: BaseException | None = None
 ) -> None:
     """One item of history, after the guarded write that ended the run; best effort, the record itself says enough."""
     record = RunRecord(
@@ -72,10 +48,10 @@ def record_run(
         ports.log.event("history-lost", level="warning", job=job.job_id, type=job.type, run=job.run, error=e)
 
 
-def record_lapsed_run(found: Job, outcome: str, ports: HistoryPorts) -> None:
+def record_lapsed_run(found: Job, outcome: str, ports: RecordPorts) -> None:
     """History of a run whose worker vanished, written by whoever found its lease lapsed."""
     message = f"its lease ended at {found.lease_expires_at and found.lease_expires_at.isoformat()}"
-    record_run(found, outcome, Failure(FailureClass.STALLED, "worker-vanished", message, told=True), ports)
+    record_run(found, outcome, vanished(message), ports)
 
 
 def stack_digest(error: BaseException | None) -> str | None:

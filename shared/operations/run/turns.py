@@ -3,9 +3,9 @@
 A job whose worker vanished may be what made it vanish. Were it started again beside others, its second crash would be
 theirs too, and the stall limit would stop innocent jobs with it (SCENARIOS 3). So a reclaimed job runs alone.
 
-Nobody waits long behind a suspect: after PATIENCE the message goes back, and another process takes it. Else a batch of
-ten that one crash returned would run one after the other, for as long as ten deadlines. Whether a
-suspect waits for the healthy jobs beside it is its caller's to say (batch.Place.alone).
+Nobody waits long behind a suspect: after SECONDS_IN_THE_WAY the message goes back, and another process takes it. Else a
+batch of ten that one crash returned would run one after the other, for as long as ten deadlines. Whether a suspect
+waits for the healthy jobs beside it is its caller's to say (delivery.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE = 0.3
-"""Seconds in another's way before the process is left to it: a short job is waited for, a long one is not."""
+SECONDS_IN_THE_WAY = 0.3
+"""Of another job, before the process is left to it: a short job is waited for, a long one is not."""
 
 
 class Turns:
@@ -45,7 +45,7 @@ class Turns:
                 return True  # a race was lost and the takeover is tried again
             self._beside -= 1
             self._changed.notify_all()
-            patience = None if waits else PATIENCE
+            patience = None if waits else SECONDS_IN_THE_WAY
             if not self._wait(lambda: self._alone_thread is None and self._beside == 0, patience):
                 self._beside += 1
                 return False
@@ -67,7 +67,7 @@ class Turns:
             if free():
                 return True
             now = time.monotonic()
-            if self._alone_thread is not None and now - max(self._alone_since, begun) > PATIENCE:
+            if self._alone_thread is not None and now - max(self._alone_since, begun) > SECONDS_IN_THE_WAY:
                 return False
             if self._alone_thread is None and patience is not None and now - begun > patience:
                 return False
