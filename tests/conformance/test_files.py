@@ -468,7 +468,7 @@ def test_a_link_to_a_version_shows_that_file_and_no_later_one() -> None:
 
 def test_a_client_that_would_sign_the_old_way_is_refused() -> None:
     with pytest.raises(ValueError, match="signature_version='s3v4'"):
-        S3Links(s3_client(signature_version="s3"), BUCKET)
+        S3Links(s3_client(signature_version="s3"), BUCKET).link("a", timedelta(minutes=5))
 
 
 @pytest.mark.parametrize("lifetime", [timedelta(), timedelta(seconds=-1), timedelta(days=7, seconds=1)])
