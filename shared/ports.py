@@ -40,6 +40,9 @@ class JobStore(Protocol):
         ValueError when its `changes` or `seen` are not what the move takes.
         """
 
+    def make(self, job_id: str, write: Write) -> None:
+        """As `apply`, and nothing comes back: where nobody reads the record, bringing it costs as much as the write."""
+
     def get(self, job_id: str) -> Job | None:
         """The record, read strongly; None when there is none or its TTL has passed is for the caller to judge."""
 
@@ -161,15 +164,17 @@ class Guarded:
     """One effect of one run.
 
     open   this run has called it and does not know how that ended; if not, its row may be ours by a lost answer
-    write  makes a write about it, again and again while the table does not answer and there is time; raises
-           MoveRefused, and StoreUnavailable in the end
+    apply  makes a write about it and returns the record, trying again and again while the table does not answer and
+           there is time; raises MoveRefused, and StoreUnavailable in the end
+    make   the same, and nothing comes back
     """
 
     lease: Lease
     name: str
     at_most_once: bool
     open: bool
-    write: Callable[[Write], Job]
+    apply: Callable[[Write], Job]
+    make: Callable[[Write], None]
 
 
 class Effects(Protocol):

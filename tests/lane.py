@@ -22,7 +22,7 @@ from tests.histories.sqs import Sqs, Standing, event_record
 from tests.world import World
 
 A_DAY = timedelta(days=1)
-CALLS = ("apply", "get", "due", "get_payload", "record_run")
+CALLS = ("apply", "make", "get", "due", "get_payload", "record_run")
 
 
 @dataclass

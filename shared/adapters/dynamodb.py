@@ -74,25 +74,31 @@ class DynamoJobStore:
 
     def apply(self, job_id: str, write: Write) -> Job:
         """See JobStore. One conditional UpdateItem; a refusal brings the record it met in the same answer."""
+        return from_item(self._update(job_id, write, "ALL_NEW")["Attributes"])
+
+    def make(self, job_id: str, write: Write) -> None:
+        """See JobStore."""
+        self._update(job_id, write, "NONE")
+
+    def _update(self, job_id: str, write: Write, brings: str) -> dict[str, Any]:
         move, seen, changes = write.move, write.seen, write.changes
         move.check_changes(changes)
         expression = Expression()
         condition, update = expression.condition(move, seen), expression.update(move, seen, changes)
         try:
-            answer = self._call(
+            return self._call(
                 "update_item",
                 TableName=self._table,
                 Key=job_key(job_id),
                 ConditionExpression=condition,
                 UpdateExpression=update,
-                ReturnValues="ALL_NEW",
+                ReturnValues=brings,
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 **expression.bound,
             )
         except ClientError as e:
             item = _old_item(e)
             raise MoveRefused(job_id, move.name, from_item(item) if item else None) from e
-        return from_item(answer["Attributes"])
 
     def get(self, job_id: str) -> Job | None:
         """See JobStore."""

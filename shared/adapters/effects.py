@@ -80,7 +80,7 @@ class EffectStore(BasePersistenceLayer):
         entry = self._entry(EFFECT_STARTED)
         start = writes.start_effect(guarded.lease, guarded.name, entry, at_most_once=guarded.at_most_once)
         try:
-            job = guarded.write(start)
+            job = guarded.apply(start)
         except MoveRefused as e:
             self._refused(e, data_record)
             return
@@ -115,7 +115,7 @@ class EffectStore(BasePersistenceLayer):
     def _take_back(self) -> None:
         """A start that nothing began after. What cannot be taken back now is another worker's, or shows as begun."""
         with contextlib.suppress(MoveRefused, StoreUnavailable):
-            self._store.apply(self._guarded.lease.job_id, writes.erase_effect(self._guarded.lease, self._guarded.name))
+            self._store.make(self._guarded.lease.job_id, writes.erase_effect(self._guarded.lease, self._guarded.name))
 
     def _update_record(self, data_record: DataRecord) -> None:
         entry = self._entry(EFFECT_COMPLETED, data_record.response_data)
@@ -145,7 +145,7 @@ class EffectStore(BasePersistenceLayer):
 
     def _write_or_lost(self, write: Write) -> None:
         try:
-            self._guarded.write(write)
+            self._guarded.make(write)
         except MoveRefused as e:
             if refused(write, self._guarded.lease, e.found) is not Refusal.LANDED:
                 raise LeaseLost(e.job_id, e.move, e.found) from e

@@ -52,6 +52,10 @@ class MemoryJobStore:
             self._write(after(found, write.move, write.changes, write.seen.effect))
             return self._jobs[job_id]
 
+    def make(self, job_id: str, write: Write) -> None:
+        """See JobStore."""
+        self.apply(job_id, write)
+
     def get(self, job_id: str) -> Job | None:
         """See JobStore."""
         with self._lock:

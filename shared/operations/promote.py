@@ -71,7 +71,7 @@ def promote_job(job_id: str, now: datetime, look_ahead: timedelta, ports: Promot
         return False
     write = writes.promote(job, job.due_at, now + look_ahead, ports.clock.now())
     try:
-        ports.store.apply(job_id, write)
+        ports.store.make(job_id, write)
     except MoveRefused:  # cancelled, rescheduled or promoted meanwhile: its new state is right
         return False
     ports.log.event("promoted", job=job_id, type=job.type, attempt=job.attempts, state=State.QUEUED)

@@ -243,7 +243,7 @@ def _mark(sent: Sequence[Job], markers: Executor, ports: RelayPorts) -> None:
         try:
             if ports.time_left() < TO_MARK:
                 raise StoreUnavailable("no time left to mark; the sweeper rings once more")
-            ports.store.apply(job.job_id, writes.mark(job.dispatch, ports.clock.now()))
+            ports.store.make(job.job_id, writes.mark(job.dispatch, ports.clock.now()))
         except MoveRefused as e:
             ports.log.event("mark-late", job=job.job_id, type=job.type, state=e.found.state if e.found else "gone")
         except Exception as e:  # whatever it is, the others' flags must close; the sweeper rings this one again

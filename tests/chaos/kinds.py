@@ -555,6 +555,9 @@ class Spoilt:
             return self._how(self._cloud, call)
         return call()
 
+    def make(self, job_id: str, write: Write) -> None:
+        self.apply(job_id, write)
+
 
 def spoilt(how: Callable[[Cloud, Callable[[], Job]], Job], *moves: Any) -> Callable[[Cloud], Any]:
     return lambda cloud: Spoilt(cloud, how, moves)

@@ -15,7 +15,8 @@ CALLERS = ("shared/operations/", "shared/adapters/effects.py")
 
 PORTS = {
     "store": (
-        "submit", "submit_with", "submit_write", "apply", "get", "due", "put_payload", "renew_payload", "end_payload",
+        "submit", "submit_with", "submit_write", "apply", "make", "get", "due", "put_payload", "renew_payload",
+        "end_payload",
         "get_payload",
         "record_run",
     ),

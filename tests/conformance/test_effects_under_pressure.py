@@ -57,6 +57,12 @@ def repeated(call: Callable[[], Job]) -> Job:
     return call()
 
 
+def answer_by(world: World, apply: Callable[[str, Write], Job]) -> None:
+    """Every write of a record comes out as this says."""
+    world.store.apply = apply  # type: ignore[method-assign]
+    world.store.make = lambda job_id, write: apply(job_id, write) and None  # type: ignore[method-assign]
+
+
 def spoil(world: World, moves: tuple[str, ...], *answers: Answer) -> list[str]:
     """The next calls of these moves come out so; later ones as they are. Returns the moves as they are made."""
     plain, left, made = world.store.apply, list(answers), []
@@ -68,7 +74,7 @@ def spoil(world: World, moves: tuple[str, ...], *answers: Answer) -> list[str]:
                 return left.pop(0)(lambda: plain(job_id, write))
         return plain(job_id, write)
 
-    world.store.apply = apply  # type: ignore[method-assign]
+    answer_by(world, apply)
     return made
 
 
@@ -275,7 +281,7 @@ def test_an_at_most_once_start_that_the_table_never_answered_is_taken_back_befor
             raise StoreUnavailable("no answer")
         return plain(job_id, write)
 
-    world.store.apply = apply  # type: ignore[method-assign]
+    answer_by(world, apply)
     world.handler = lambda payload, run: run.once("pay", lambda: done.append(1), at_most_once=True)
     message = world.submitted(a_job())
     assert world.deliver(message) is Outcome.RETRYING

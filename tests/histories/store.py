@@ -84,6 +84,9 @@ class Store:
         applied: Job = self._call(write.move.name, lambda: self._store.apply(job_id, write))
         return applied
 
+    def make(self, job_id: str, write: Write) -> None:
+        self._call(write.move.name, lambda: self._store.apply(job_id, write))
+
     def get(self, job_id: str) -> Job | None:
         found: Job | None = self._call("get", lambda: self._store.get(job_id))
         return found

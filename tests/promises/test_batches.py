@@ -141,6 +141,9 @@ class OneByOne:
         with self._lock:
             return self._store.apply(job_id, write)
 
+    def make(self, job_id: str, write: Write) -> None:
+        self.apply(job_id, write)
+
 
 def streamed(item: dict[str, Any]) -> dict[str, Any]:
     """A stream record as Lambda gives it: binary values are base64 text."""

@@ -509,7 +509,7 @@ def test_a_batch_of_which_sqs_takes_a_part_is_delivered_again_and_every_job_runs
 def test_a_promoter_or_relay_that_dies_between_sending_and_marking_makes_one_execution(begin: Any) -> None:
     """SCENARIOS 19 and 22. The doorbell rings twice; the second finds the job's own record."""
     came_to = killed_at_every_call(begin)
-    assert {"doorbell.ring", "store.apply"} <= {name for name, _, _ in came_to}
+    assert {"doorbell.ring", "store.make"} <= {name for name, _, _ in came_to}
     assert {(ran, *states) for _, ran, states in came_to} == {(1, State.COMPLETED)}
 
 

@@ -77,7 +77,7 @@ class Delivery:
             self.bell.job_id, self.bell.dispatch, why, now + wait, now, leaves_message=leaves
         )  # fmt: skip
         try:
-            ports.store.apply(self.bell.job_id, write)
+            ports.store.make(self.bell.job_id, write)
         except MoveRefused as e:
             return self.follow(e.found, self._wait)
         if not leaves:

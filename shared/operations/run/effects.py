@@ -21,6 +21,7 @@ from shared.operations.run.insist import insist
 from shared.ports import Guarded
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 @dataclass(slots=True)
@@ -70,17 +71,14 @@ class RunEffects:
     def _guarded(self, name: str, fn: Callable[[], T], at_most_once: bool, has_time: Callable[[timedelta], bool]) -> T:
         ports, job_id = self.held.ports, self.held.job.job_id
 
-        def insisting(write: Write) -> Job:
-            try:
-                job = insist(lambda: ports.store.apply(job_id, write), has_time, job_id, ports)
-            except StoreUnavailable:
-                self._unsaid[name] = at_most_once
-                raise
-            self._unsaid.pop(name, None)
-            return job
+        def apply(write: Write) -> Job:
+            return self._insisting(name, at_most_once, lambda: ports.store.apply(job_id, write), has_time)
+
+        def make(write: Write) -> None:
+            self._insisting(name, at_most_once, lambda: ports.store.make(job_id, write), has_time)
 
         before = self._open.get(name)
-        guarded = Guarded(self.held.lease, name, at_most_once, open=before is not None, write=insisting)
+        guarded = Guarded(self.held.lease, name, at_most_once, open=before is not None, apply=apply, make=make)
         try:
             outcome: T = ports.effects.once(guarded, fn)
         except UnknownOutcome as e:
@@ -89,6 +87,17 @@ class RunEffects:
             failure = classify(before, ports.clock.now())
             raise UnknownOutcome(before_that(str(e), failure.for_callers)) from before
         return outcome
+
+    def _insisting(
+        self, name: str, at_most_once: bool, call: Callable[[], A], has_time: Callable[[timedelta], bool]
+    ) -> A:
+        try:
+            answer = insist(call, has_time, self.held.job.job_id, self.held.ports)
+        except StoreUnavailable:
+            self._unsaid[name] = at_most_once
+            raise
+        self._unsaid.pop(name, None)
+        return answer
 
     def _called(self, name: str, fn: Callable[[], T]) -> T:
         """Its outcome. Called again in the same run where the table did not take that, it is only recorded."""

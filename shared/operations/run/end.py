@@ -11,7 +11,7 @@ from typing import Any
 from shared.domain import writes
 from shared.domain.describe import safe_text
 from shared.domain.failures import classify
-from shared.domain.job import MAX_CHECKPOINT_BYTES, MESSAGE_CUT, Job, Progress
+from shared.domain.job import MAX_CHECKPOINT_BYTES, MESSAGE_CUT, Progress
 from shared.domain.outcome import Outcome
 from shared.domain.retry import Die, Failure, Retry, WaitOut, judge
 from shared.domain.run import Cancel, Continue, Defer, StoredFile
@@ -137,9 +137,9 @@ class RunEnd:
         if wrong := self._checkpoint_fault(checkpoint):
             return self.fail(DeterministicFailure(wrong, code="checkpoint-invalid"))
         kept = json.loads(json.dumps(checkpoint))
-        after = self._write_or_cancel(writes.continue_from(self.held.lease, kept, self._now, self._progress))
-        if isinstance(after, Outcome):
-            return after
+        write = writes.continue_from(self.held.lease, kept, self._now, self._progress)
+        if (cancelled := self._write_or_cancel(write)) is not None:
+            return cancelled
         return self._ended(Outcome.CONTINUED, State.QUEUED, checkpoint=kept)
 
     def _cancel_itself(self, reason: str) -> Outcome:
@@ -175,17 +175,16 @@ class RunEnd:
         self, write: Write, outcome: Outcome, at: datetime, failure: Failure | None, error: BaseException | None
     ) -> Outcome:
         held = self.held
-        after = self._write_or_cancel(write)
-        if isinstance(after, Outcome):
-            return after
+        if (cancelled := self._write_or_cancel(write)) is not None:
+            return cancelled
         if not outcome.acknowledged:
             # A crash here: the message comes back with its lease, finds the wait, and is hidden for what is left of it.
             held.invocation.come_back([held.message], [at - self._now])
         if failure is None:
-            return self._ended(outcome, after.state, next_attempt_at=at.isoformat())
-        record_run(held.job, after.state, failure, held.ports, error)
+            return self._ended(outcome, State.RETRYING, next_attempt_at=at.isoformat())
+        record_run(held.job, State.RETRYING, failure, held.ports, error)
         told = {"code": failure.code, "failure_class": failure.failure_class}
-        return self._ended(outcome, after.state, error, level="warning", next_attempt_at=at.isoformat(), **told)
+        return self._ended(outcome, State.RETRYING, error, level="warning", next_attempt_at=at.isoformat(), **told)
 
     def _die(self, failure: Failure, error: BaseException) -> Outcome:
         held = self.held
@@ -196,19 +195,20 @@ class RunEnd:
 
     # ---- the write ---------------------------------------------------------------------------------------------------
 
-    def _write(self, write: Write) -> Job:
+    def _write(self, write: Write) -> None:
         if not self.held.fenced:
             self.effects.report_unsaid()
-        return self.held.write(write)
+        self.held.write(write)
 
-    def _write_or_cancel(self, write: Write) -> Job | Outcome:
+    def _write_or_cancel(self, write: Write) -> Outcome | None:
         """Asked to stop where it would have gone on: cancel. Anything else that refuses is raised."""
         try:
-            return self._write(write)
+            self._write(write)
         except MoveRefused as e:
             if e.found is None or not self.held.lease.is_of(e.found) or e.found.cancel_request is None:
                 raise
             return self.cancel()
+        return None
 
     @property
     def _now(self) -> datetime:

@@ -119,18 +119,18 @@ class Held:
 
     # ---- its end -----------------------------------------------------------------------------------------------------
 
-    def write(self, write: Write) -> Job:
-        """Make a move that ends the run; returns the record after it, of an earlier try whose answer was lost too.
+    def write(self, write: Write) -> None:
+        """Make a move that ends the run. One that an earlier try made, whose answer was lost, is made.
 
         Raises LeaseLost when another worker has had the job since, MoveRefused when it is still this run's and the move
         is not allowed, StoreUnavailable.
         """
         try:
-            return self.insist(lambda: self.ports.store.apply(self.job.job_id, write))
+            self.insist(lambda: self.ports.store.make(self.job.job_id, write))
         except MoveRefused as e:
             why = refused(write, self.lease, e.found)
-            if why is Refusal.LANDED and e.found is not None:
-                return e.found
+            if why is Refusal.LANDED:
+                return
             if why is Refusal.MINE:
                 raise
             raise LeaseLost(self.job.job_id, write.move.name, e.found) from e
