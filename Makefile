@@ -17,7 +17,7 @@ READY := .venv/.ready .build/emulator/.ready node_modules/.ready .build/wheelhou
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup local up down status test model soak crashtest crashbench exportbench startbench audit lint format synth deploy diagram lock clean
+.PHONY: help setup local up down status test model soak crashtest crashbench exportbench startbench jobbench audit lint format synth deploy diagram lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -57,6 +57,9 @@ exportbench: setup ## export 90,000 pages on the local cloud, alone and under ki
 
 startbench: setup ## CPU until each function is ready, beside the usual stack, in one run
 	@$(TOOLS) $(BIN)/python -m benchmarks.start $(ARGS)
+
+jobbench: setup ## CPU that a worker spends on a job, beside the usual stack, in one run
+	@$(TOOLS) $(BIN)/python -m benchmarks.job $(ARGS)
 
 audit: ## look for known vulnerabilities in everything that is locked; says so where no advisories can be reached
 	@$(MAKE) -s --no-print-directory .build/audit/.ready || { echo "audit: nothing was checked: no package index can be reached from here"; exit 2; }
