@@ -27,6 +27,7 @@ CLIENT = Config(
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 3},
     max_pool_connections=max(MARK_THREADS, 2 * len(QUEUES)),  # each queue and each DLQ has a thread
+    parameter_validation=False,  # its requests are made by adapters alone
 )
 PORTS = RelayPorts(
     store=DynamoJobStore(SESSION.create_client("dynamodb", config=CLIENT), SETTINGS.jobs_table),

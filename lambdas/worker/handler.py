@@ -36,8 +36,12 @@ CLIENT = Config(
     retries={"mode": "standard", "total_max_attempts": 3},
     max_pool_connections=max(QUEUE.parallelism, 10),
 )
+UNCHECKED = CLIENT.merge(Config(parameter_validation=False))
+"""For requests that only adapters make, compiled from the table: botocore would walk each one again before it is sent.
+S3's keys are made by handlers, so its client checks them.
+"""
 LOG = PowertoolsLog(Logger(service=f"worker {QUEUE.name}"))
-DYNAMODB = SESSION.create_client("dynamodb", config=CLIENT)
+DYNAMODB = SESSION.create_client("dynamodb", config=UNCHECKED)
 LANE = Lane(QUEUE, Catalogue())
 STORE = DynamoJobStore(DYNAMODB, SETTINGS.jobs_table)
 
@@ -55,7 +59,7 @@ class Effects:
 PORTS = WorkerPorts(
     stage=SETTINGS.stage,
     store=STORE,
-    mailbox=SqsMailbox(SESSION.create_client("sqs", config=CLIENT), SETTINGS.prefix, QUEUE, LOG),
+    mailbox=SqsMailbox(SESSION.create_client("sqs", config=UNCHECKED), SETTINGS.prefix, QUEUE, LOG),
     files=S3Files(OnFirstUse(lambda: SESSION.create_client("s3", config=CLIENT)), SETTINGS.bucket),
     effects=Effects(),
     clock=SystemClock(),

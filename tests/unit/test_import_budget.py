@@ -41,14 +41,16 @@ UNNEEDED = (
     "bidi",
 )
 _SAID = """
-import json, re, sys
+import sys
+machines = [one for one in sys.modules if one.partition(".")[0] not in sys.stdlib_module_names]  # sitecustomize
+import json, re
 read = set()
 def note(event, given):
     found = re.search(r"/([a-z0-9-]+)/[0-9-]+/service-2[.]json", str(given[0])) if event == "open" else None
     read.update(found.groups() if found else ())
 sys.addaudithook(note)
 import {module}
-print(json.dumps([sorted(sys.modules), sorted(read)]))
+print(json.dumps([sorted(set(sys.modules).difference(machines)), sorted(read)]))
 """
 
 
